@@ -152,6 +152,7 @@ def set_up(
         write_text(config.run_dir / "run.yaml", dump_config(config))
         keep_tokenizer(config.run_dir, dataset.tokenizer)
         metrics_log = MetricsLog(config.run_dir, first_step, console.say)
+        state.call_before_commit(metrics_log.sync)  # so that no kill leaves a gap in the metrics
     peak = peak_flops(compute.device_name, compute.dtype)
     return Run(
         config=config,

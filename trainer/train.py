@@ -130,7 +130,6 @@ def _evaluate_anew(run: Run, step: int) -> Validation | None:
         if run.metrics_log is not None:
             loss, bits = validation.loss, validation.bits_per_byte
             run.metrics_log.add_validation(step, finite_or_none(loss), finite_or_none(bits))
-            run.metrics_log.flush()
         run.console.say(f"step {step}/{run.max_steps} val {validation.loss:.4f}")
         is_last = step >= run.max_steps
         run.held_up_seconds += run.state.save(step, run.state.loss, validation, is_last)
@@ -245,7 +244,7 @@ def _record(
     """Write a record of the metrics, and show a line or the progress bar. Only rank 0 does it."""
     if run.metrics_log is None:
         return
-    BEAT.phase(Phase.SAVE)  # The volume may be slow, so a long wait here is no hang.
+    BEAT.phase(Phase.SAVE)  # The output may be read slowly, so a long wait here is no hang.
     metrics = StepMetrics.of(
         step=step,
         loss=measured.loss,
@@ -279,13 +278,7 @@ def _seconds_left(run: Run, step: int) -> float | None:
 
 
 def _save(run: Run, step: int, loss: float, validation: Validation | None, is_last: bool) -> None:
-    """Begin to save.
-
-    The metrics are flushed to their files first. The save brings them to the disk before its end.
-    """
     run.reports.held_up(Name.SAVING)
-    if run.metrics_log is not None:
-        run.metrics_log.flush()
     run.save_seconds = run.state.save(step, loss, validation, is_last)
     run.held_up_seconds += run.save_seconds
 

@@ -22,6 +22,7 @@ from tests.cli.fetch.local_pod import contents
 from tests.cli.fetch.mirrored import mirrored_contents
 from tests.e2e.lab import NAMESPACE, Lab, run_settings, wait_for
 from tests.trainer.mirror.s3_server import KEY, SECRET, S3Server
+from trainer.checkpoint.store import all_steps, directory_of
 
 RUN, STEPS, BUCKET = "e2e-lost", 60, "results"
 NOT_COPIED = (".git", ".venv*", "build", "shared", "__pycache__", ".*_cache")
@@ -103,8 +104,8 @@ def stack(lab: Lab, checkout: Path, address: str, store: S3Server) -> Iterator[S
 def on_the_volume(lab: Lab) -> dict[str, str]:
     """Return the sha256 of each file that `fetch` has to bring from the mirror."""
     run = lab.run_dir(RUN)
-    newest = max(path.name for path in (run / "checkpoints").glob("step-*"))
-    assert newest.endswith(f"{STEPS}")
+    assert all_steps(run / "checkpoints")[0] == STEPS
+    newest = directory_of(run / "checkpoints", STEPS).name
     wanted = {
         name: content
         for name, content in mirrored_contents(run).items()

@@ -69,6 +69,10 @@ class RunState:
         """The seconds that training has waited for this rank's own part of checkpoints."""
         return self._save.own_seconds
 
+    def call_before_commit(self, work: Callable[[], None]) -> None:
+        """Let rank 0 call `work` in a thread before it puts a checkpoint in place."""
+        self._save.before_commit = work
+
     def restore(self, found: Found) -> int:
         """Load the checkpoint that was found, and return the number of updates already made.
 

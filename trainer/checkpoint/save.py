@@ -32,7 +32,6 @@ from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.launch.status_files import SavingMark
-from trainer.metrics.log import sync_metrics
 from trainer.mirror.status import step_being_copied
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR
@@ -88,6 +87,9 @@ class Save:
         """The seconds that training has waited for this rank's own part of saves."""
         self.safe_step = 0
         """The step from which the run would continue after a kill."""
+        self.before_commit: Callable[[], None] = lambda: None
+        """Called on rank 0, in the writing thread, before a checkpoint is put in place. An OSError
+        of it counts as an error of the save."""
 
     @property
     def is_under_way(self) -> bool:
@@ -236,12 +238,9 @@ class Save:
         return entries
 
     def _commit(self, job: _Job, files: Mapping[str, Any]) -> dict[str, Any]:
-        """Put the checkpoint in place, then remove old ones. This runs in rank 0's writing thread.
-
-        The metrics were flushed before the save began. They become durable before the checkpoint.
-        """
+        """Put the checkpoint in place, and remove old ones, in the writing thread of rank 0."""
         with self._mark(True):
-            sync_metrics(self._root.parent)
+            self.before_commit()
             store.commit(job.building, job.step, files, self._lock.check)
         seconds = time.perf_counter() - job.began
         name = store.directory_of(self._root, job.step).name

@@ -78,4 +78,4 @@ def raise_diverged(run_dir: Path, world: World, step: int, what: str, newest: in
             f"{text}; it did so at the start before this one too. Lower train.learning_rate, or "
             f"set train.grad_clip to a lower value above 0{older if newest else ''}"
         )
-    raise RetryableError(f"{text}; trying once more")
+    raise RetryableError(f"{text} (if it diverges at that step again, the run fails)")

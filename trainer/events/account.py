@@ -50,6 +50,8 @@ class Account:
         lost_steps: How many updates were made again.
         unsaved_seconds: The productive time after the newest checkpoint; a kill now would lose it.
         starts: The first start, then one for each interruption.
+        paused_seconds: The time that is not counted: after the run was finished, and before it
+            was continued.
         nvidia, google: Goodput as NVIDIA and Google define it; None if nothing was measured.
     """
 
@@ -65,6 +67,7 @@ class Account:
     lost_steps: int
     unsaved_seconds: float
     starts: tuple[StartTimes, ...]
+    paused_seconds: float
     nvidia: float | None
     google: float | None
     damaged_lines: int
@@ -111,6 +114,7 @@ def account_of(events: Iterable[Event], damaged_lines: int = 0) -> Account:
             )
             for number, start in enumerate(history.starts, 1)
         ),
+        paused_seconds=history.paused / MICRO,
         nvidia=nvidia_goodput(sums.lengths),
         google=google_goodput(sums.lengths, sums.usual_step.value() or 0.0),
         damaged_lines=damaged_lines,

@@ -60,6 +60,7 @@ class History:
         saved_step: The step of the newest checkpoint.
         lost_steps: How many reported updates were made again.
         tokens_per_step: The number of tokens of a step; 0 if it is not known.
+        paused: The microseconds in no span: between the end of a finished run and its continuation.
     """
 
     starts: tuple[Start, ...] = ()
@@ -69,6 +70,7 @@ class History:
     saved_step: int = 0
     lost_steps: int = 0
     tokens_per_step: int = 0
+    paused: int = 0
 
 
 _SAYS_WHY = (Name.FAILING, Name.ROUND_ENDED, Name.ENDED)
@@ -80,11 +82,14 @@ def read_history(
 ) -> History:
     """Cut the time of a run into spans.
 
+    The time between the end of a finished run and its continuation is in no span.
+
     Args:
         events: The events of node 0, in the order of the file.
         outlook: The outlook of the same events.
-        take_span: Called with each span in the order of time, without gaps, from 0 to the last sign
-            of life or the end of the run.
+        take_span: Called with each span in the order of time, from 0 to the last sign of life or
+            the end of the run. A span begins where the one before it ends, even if a pause was
+            between them.
     """
     reader: _Reader | None = None
     age, begin_unix_seconds = 0, 0.0
@@ -112,13 +117,14 @@ class _Reader:
         self._starts = list[Start]()
         self._state, self._open, self._seen = DOWN, 0, 0
         self._gpus = self._step = self._saved_step = self._tokens_per_step = 0
-        self._lost_steps = self._restored_step = self._restorations = 0
+        self._lost_steps = self._restored_step = self._restorations = self._paused = 0
         self._trains, self._has_ended, self._is_finished = True, True, False
         self._reason = self._pod = ""
 
     def take(self, now: int, event: Event) -> None:
         if self._is_finished and event.name == Name.ROUND_BEGUN:
             self._state = AFTER[Name.GATHERING]  # node 0 has waited for other nodes since then
+            self._is_finished = False
         if event.name == Name.POD_STARTED:
             self._close(self._seen, None)
             self._take_pod(now, event)
@@ -143,6 +149,7 @@ class _Reader:
             self._saved_step,
             self._lost_steps,
             self._tokens_per_step,
+            self._paused,
         )
 
     def _take_pod(self, now: int, event: Event) -> None:
@@ -153,6 +160,7 @@ class _Reader:
             image = 0  # another container of the same pod, whose image was there
         self._pod = pod
         self._pass(DOWN, now - age - container - image)
+        self._is_finished = False
         self._gpus = int(event.number("gpus"))
         self._pass(IMAGE, now - age - container)
         self._pass(CONTAINER, now - age)
@@ -196,7 +204,9 @@ class _Reader:
     def _close(self, end: int, event: Event | None) -> None:
         """End the open span with `event`; None if no event ended it."""
         state, length = self._state, end - self._open
-        if state == TRAINING:
+        if self._is_finished:  # the run goes on, because `train.max_steps` was raised
+            self._paused += length
+        elif state == TRAINING:
             self._close_training(length, event)
         elif event is not None and event.name == Name.RESTORED and event.step() == 0:
             self._add(Kind.START, state.phase, length)  # there was nothing to restore

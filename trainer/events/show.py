@@ -18,7 +18,7 @@ MOST_STARTS = 10
 WHAT = {
     Kind.PRODUCTIVE: "steps that count",
     Kind.LOST: "steps that were made again after a kill",
-    Kind.DOWN: "no pod on a machine: queue, machine lost",
+    Kind.DOWN: "no pod on a machine: queue, stop, machine lost",
     Kind.IMAGE: "the pod's network, and the pull of its image",
     Kind.CONTAINER: "making the container",
     Kind.START: "from the container to the first step: imports, model, compilation",
@@ -54,6 +54,11 @@ def as_text(account: Account, cost: Cost | None) -> str:
         lines.append(
             f"cost at {cost.price_per_gpu_hour:g} per GPU-hour: {cost.total:.2f}, of which "
             f"{cost.kinds[Kind.LOST]:.2f} for lost work{per}"
+        )
+    if account.paused_seconds:
+        lines.append(
+            f"{_seconds(account.paused_seconds)} are not counted, in which the run was finished "
+            "and not yet continued"
         )
     if account.damaged_lines:
         lines.append(f"{account.damaged_lines} line(s) of the event file are damaged and left out")
@@ -124,6 +129,7 @@ def as_mapping(account: Account, cost: Cost | None) -> dict[str, Any]:
         "finished": account.is_finished,
         "begin_unix_seconds": round(account.begin_unix_seconds, 3),
         "wall_seconds": round(account.wall_seconds, 3),
+        "paused_seconds": round(account.paused_seconds, 3),
         "seconds": {kind.value: round(value, 3) for kind, value in account.seconds.items()},
         "goodput": round(account.goodput, 6),
         "goodput_nvidia": _rounded(account.nvidia),

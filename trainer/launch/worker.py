@@ -164,7 +164,8 @@ def _out_of_memory(
         return ExitReport(
             ExitCode.FATAL, f"{reason} (for the second time after {newest}; {advice})"
         )
-    return ExitReport(ExitCode.RETRYABLE, f"{reason} (trying once more)")
+    what_follows = "if this happens again before a newer checkpoint, the run fails"
+    return ExitReport(ExitCode.RETRYABLE, f"{reason} ({what_follows})")
 
 
 def _memory_advice(train: TrainConfig, ranks: int, *, of_host: bool) -> str:

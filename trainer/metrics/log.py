@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,8 +118,9 @@ class StepMetrics:
 class MetricsLog:
     """Appends records to metrics.jsonl and TensorBoard.
 
-    When a run resumes, the records of steps after its checkpoint are dropped. If the volume fails
-    for a while, there is a warning, and training goes on.
+    When a run resumes, the records of steps after its checkpoint are dropped. A thread writes the
+    records, so training goes on while the volume does not answer: the other ranks would wait for
+    rank 0, and end the round. If the volume fails for a while, there is a warning.
     """
 
     def __init__(self, run_dir: Path, resumed_step: int, say: Callable[[str], None]):
@@ -142,9 +144,16 @@ class MetricsLog:
             say(f"warning: {self._path} has {damaged} damaged line(s), which are left out")
         self._file = RecordsFile(self._path, say)
         self._curves = Curves(run_dir / TENSORBOARD_DIR, resumed_step + 1, say)
+        self._threads = ThreadPoolExecutor(1, "metrics")
+        self._newest: Future[None] | None = None
 
     def record(self, metrics: StepMetrics) -> None:
-        """Append one record."""
+        """Append one record soon."""
+        if self._newest is not None and self._newest.done():
+            self._newest.result()  # raises an error of the last record, unless it is the volume's
+        self._newest = self._threads.submit(self._record, metrics)
+
+    def _record(self, metrics: StepMetrics) -> None:
         values = asdict(metrics)
         self._file.append(json.dumps(values, allow_nan=False).encode() + b"\n")
         for name, value in values.items():
@@ -156,7 +165,7 @@ class MetricsLog:
     ) -> None:
         """Add the losses to the record of `step`, whose evaluation was cut off by a stop.
 
-        None stands for a loss that overflowed.
+        Call this before the first call of `record`. None stands for a loss that overflowed.
 
         Raises:
             OSError: The file of the records cannot be read or written.
@@ -176,22 +185,34 @@ class MetricsLog:
             if value is not None:
                 self._curves.add(name, value, step)
 
+    def sync(self) -> None:
+        """Make durable what was recorded so far. Any thread may call this.
+
+        Without it, the curves would have a gap after a machine is lost right after a save, because
+        the run continues after the checkpoint.
+
+        Raises:
+            OSError: A file could not be written to the disk.
+        """
+        self.flush()
+        sync_metrics(self._path.parent)
+
     def flush(self) -> None:
-        """Write everything to the files. `sync_metrics` then brings it to the disk."""
-        self._file.flush()
-        self._curves.flush()
+        """Wait until what was recorded so far is in the files."""
+        for write in (self._file.flush, self._curves.flush):
+            self._threads.submit(write).result()
 
     def close(self) -> None:
         """Write everything to the files, and close them."""
+        self._threads.shutdown()  # This waits for the records.
         self._file.close()
         self._curves.close()
+        if self._newest is not None:
+            self._newest.result()
 
 
 def sync_metrics(run_dir: Path) -> None:
-    """Make everything durable that a `MetricsLog` has flushed.
-
-    Any thread of the process that has flushed it may call this. Without it, the curves would have a
-    gap after a machine is lost right after a save, because the run continues after the checkpoint.
+    """Make durable what this process has written to the files of the metrics.
 
     Args:
         run_dir: The folder of the run. Of TensorBoard's files, only the one that this process

@@ -62,7 +62,7 @@ class SlowRankWatch:
         zeros in the places of the others.
         """
         is_due = self._steps and self._steps % WINDOW_STEPS == 0
-        if not is_due or self._world.size == 1:
+        if not is_due:
             return []
         steps = self._laps.cut()
         if not steps:  # the steps of a GPU come with the next call
@@ -91,6 +91,8 @@ class SlowRankWatch:
 
         `sums`: the numbers of `to_exchange`, added up over all ranks.
         """
+        if self._world.size == 1:
+            return  # no other rank exchanges numbers with this one, so it keeps no steps
         self._laps.end_step(Part.WAIT)
         self._steps += 1
         if self._steps == 1:  # the first step of a start compiles, and is not measured

@@ -86,7 +86,7 @@ def test_second_lack_of_memory_ends_the_run_with_what_is_left_to_do(
     first = _out_of_memory(config, world, "CUDA out of memory")
     assert (first.code, first.reason) == (
         ExitCode.RETRYABLE,
-        "CUDA out of memory (trying once more)",
+        "CUDA out of memory (if this happens again before a newer checkpoint, the run fails)",
     )
     second = _out_of_memory(config, world, "CUDA out of memory")
     assert (second.code, second.reason) == (

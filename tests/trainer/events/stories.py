@@ -29,6 +29,9 @@ class Story:
     spent: Counter[Kind] = field(default_factory=Counter[Kind])
     kept: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """`(last step, productive milliseconds)` of steps that no later start has repeated."""
+    paused_ms: int = 0
+    """The true time after the run was finished, and before it was continued."""
+    is_finished: bool = False
     pod: dict[str, Any] = field(default_factory=dict[str, Any])
     """The values with which the next pod reports its start."""
     content: bytes = b""
@@ -53,6 +56,7 @@ class Story:
 
     def starts(self, start_ms: int, rendezvous_ms: int, data_ms: int, restore_ms: int) -> None:
         """Start a pod, up to the first step of its ranks after the newest checkpoint."""
+        self.is_finished = False
         age = start_ms // 2
         self.spend(Kind.START, age)
         self.note(Name.POD_STARTED, age_seconds=age / 1000, gpus=self.gpus, **self.pod)
@@ -139,7 +143,11 @@ class Story:
 
     def is_away(self, milliseconds: int) -> None:
         """Let time pass without a pod."""
-        self.spend(Kind.DOWN, milliseconds)
+        if self.is_finished:
+            self.now_ms += milliseconds
+            self.paused_ms += milliseconds
+        else:
+            self.spend(Kind.DOWN, milliseconds)
 
     def moves(self, boot: str) -> None:
         """Let the next pod run on another machine."""
@@ -152,3 +160,4 @@ class Story:
 
     def finishes(self) -> None:
         self.note(Name.FINISHED, step=self.step)
+        self.is_finished = True

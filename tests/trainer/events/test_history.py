@@ -15,6 +15,7 @@ from trainer.events.account import account_of
 from trainer.events.event import MAY_BE_NUMBERS, NUMBERS, Event, Name, parse_events
 from trainer.events.history import read_history
 from trainer.events.outlook import Outlook
+from trainer.events.show import as_text
 from trainer.events.span import Kind, Phase, Span
 from trainer.events.timeline import MICRO
 
@@ -144,6 +145,7 @@ def test_account_of_a_known_run_is_the_truth(told: Story) -> None:
     found = {kind: round(seconds * 1000) for kind, seconds in account.seconds.items()}
     assert found == {kind: told.spent[kind] for kind in Kind}
     assert round(account.wall_seconds * 1000) == sum(told.spent.values())
+    assert round(account.paused_seconds * 1000) == told.paused_ms
     assert account.saved_step == told.saved
 
 
@@ -210,9 +212,9 @@ def test_account_is_frozen_once_the_run_is_finished(told: Story, later: list[Eve
     assert account_of(events).is_finished
 
 
-def test_run_that_goes_on_after_its_end_counts_on() -> None:
+def test_pause_after_a_finished_run_is_not_counted() -> None:
     """A run that goes on after its end, because `train.max_steps` was raised, is counted on. The
-    time between counts as time without a pod.
+    time between costs nothing and is no part of its account, but is shown apart. Later waits count.
     """
     told = Story()
     told.starts(1000, 100, 100, 100)
@@ -220,13 +222,21 @@ def test_run_that_goes_on_after_its_end_counts_on() -> None:
     told.saves(50)
     told.finishes()
     told.is_away(60_000)
+    told.comes("other", 2000, 500)
     told.starts(1000, 100, 100, 100)
     told.trains(5, 100)
+    told.is_stopped(50, 20)
+    told.is_away(7000)
+    told.starts(1000, 100, 100, 100)
     account = account_of(*parse_events(told.content))
     assert not account.is_finished
-    assert account.seconds[Kind.DOWN] == 60
-    assert account.seconds[Kind.PRODUCTIVE] == 1.5
-    assert len(account.starts) == 2
+    assert account.paused_seconds == 60
+    assert account.seconds[Kind.DOWN] == 7
+    assert account.seconds[Kind.IMAGE] == 2
+    assert isclose(account.wall_seconds, told.now_ms / 1000 - 60)
+    assert isclose(sum(account.gpu_seconds.values()), 2 * account.wall_seconds)
+    assert account.starts[1].phases[Phase.DETECT] < 1
+    assert "60.0 s are not counted, in which the run was finished" in as_text(account, None)
 
 
 def test_program_that_has_ended_on_node_0_alone_counts_on() -> None:

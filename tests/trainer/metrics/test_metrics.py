@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -16,15 +17,17 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.trainer.lab import Lab, NoSignals, records
 from trainer.metrics.curves import Curves
 from trainer.metrics.log import MetricsLog, StepMetrics, read_records, sync_metrics
+from trainer.metrics.records_file import RecordsFile
 from trainer.metrics.speed import Speedometer
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.train import train
 
 
-def test_a_line_for_people_holds_step_loss_and_speed() -> None:
-    metrics = StepMetrics(
-        step=20,
+def metrics_of(step: int) -> StepMetrics:
+    """Return a record of a step."""
+    return StepMetrics(
+        step=step,
         loss=3.12341,
         val_loss=None,
         val_bits_per_byte=None,
@@ -48,7 +51,10 @@ def test_a_line_for_people_holds_step_loss_and_speed() -> None:
         world_size=2,
         unix_time=0.0,
     )
-    assert metrics.line(300) == (
+
+
+def test_a_line_for_people_holds_step_loss_and_speed() -> None:
+    assert metrics_of(20).line(300) == (
         "step 20/300 loss 3.1234 val - lr 9.1e-04 tokens/s 12345 grad_norm 1.500 mfu n/a "
         "p50 99.0ms p95 200.0ms data 1.2% mem 300MiB eta 3m05s"
     )
@@ -202,6 +208,34 @@ def test_metrics_are_durable_before_their_checkpoint(
         curves = EventAccumulator(str(folder)).Reload()
         assert "loss" in curves.scalars.Keys()
         assert [event.step for event in curves.Scalars("loss")][:step] == wanted
+
+
+def test_volume_that_hangs_holds_up_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training goes on while the volume does not answer a write of metrics: the other ranks would
+    wait for rank 0, and end the round. What was recorded meanwhile is written later, in order, and
+    before a checkpoint counts as complete.
+    """
+    log, answers = MetricsLog(tmp_path, 0, print), threading.Event()
+    hangs_at_most = threading.Timer(10, answers.set)
+    write = RecordsFile._write  # pyright: ignore[reportPrivateUsage]
+
+    def write_once_it_answers(file: RecordsFile) -> None:
+        answers.wait()
+        write(file)
+
+    monkeypatch.setattr(RecordsFile, "_write", write_once_it_answers)
+    hangs_at_most.start()
+    for step in (1, 2, 3):
+        log.record(metrics_of(step))
+    assert not answers.is_set()
+    answers.set()
+    log.sync()
+    found, _ = read_records(tmp_path / "metrics.jsonl")
+    assert [record["step"] for record in found] == [1, 2, 3]
+    hangs_at_most.cancel()
+    log.close()
 
 
 def test_current_file_of_curves_is_made_durable(

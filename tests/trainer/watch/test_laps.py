@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 
+from trainer.events.log import EventLog
+from trainer.parallel.world import World
 from trainer.watch.laps import Part, laps_on
+from trainer.watch.slow_rank import SlowRankWatch
 
 
 @dataclass
@@ -78,3 +82,26 @@ def test_gpus_steps_are_told_one_call_later(line: TimeLine) -> None:
     (third,) = laps.cut()
     assert third == pytest.approx([1.0, 36.0, 2.0, 0.0])
     assert laps.cut() == []
+
+
+def test_single_rank_keeps_no_steps() -> None:
+    """A run of one rank needs no more memory from step to step. There is no other rank with which
+    its steps could be compared, so none of them is kept.
+    """
+    cpu, events = torch.device("cpu"), EventLog(None, print)
+    watch = SlowRankWatch(World(), cpu, lambda: 0.0, events, print)
+
+    def bytes_after(steps: int) -> int:
+        for _ in range(steps):
+            watch.begin_step()
+            for part in (Part.DATA, Part.WAIT, Part.COMPUTE):
+                watch.lap(part)
+            watch.step_done(watch.to_exchange())
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = bytes_after(100)
+        assert bytes_after(10_000) - before < 100_000
+    finally:
+        tracemalloc.stop()
