@@ -168,6 +168,22 @@ def test_settings_of_pods_reach_the_pod(tmp_path: Path) -> None:
     assert metadata["labels"]["team"] == "ml"
 
 
+@pytest.mark.parametrize("own", [{"LOGNAME": "ada"}, {"USER": "ada"}, {"PYTHONUNBUFFERED": "x"}])
+@pytest.mark.parametrize("image", ["", "registry.example/mine:1"])
+def test_own_variables_are_set_once(own: dict[str, str], image: str, tmp_path: Path) -> None:
+    """A variable of the user's own replaces the one that pods have by default. The API server
+    refuses a container in which two variables have the same name.
+    """
+    program = {"command": ["python", "train.py"], **({"image": image} if image else {})}
+    changes = {"podUser": 1000680000, "podEnvironment": own, "program": program}
+    usual = {"datasetFile": "", "preset": "shakespeare-char"}
+    template = training_template(deploy("sandbox", tmp_path, {**changes, **usual}))
+    names = [each["name"] for each in template["spec"]["containers"][0]["env"]]
+    assert len(names) == len(set(names))
+    assert variables(template).items() >= own.items()
+    assert not {"LOGNAME", "USER"} <= set(names)  # getpass reads LOGNAME first
+
+
 def test_pods_have_the_time_to_save_that_is_set(tmp_path: Path) -> None:
     """A training pod has `terminationGraceSeconds` to save after SIGTERM. With Kubernetes' own 30 s
     a large checkpoint would be lost at each stop, eviction and hand-over.
