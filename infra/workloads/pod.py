@@ -23,6 +23,7 @@ from infra.names import (
     TRAINING,
 )
 from infra.settings.pods import LEAST_REQUESTS
+from infra.unexpanded import unexpanded
 from infra.workloads.neighbours import neighbours
 from infra.workloads.own_image import USER_NAME, in_own_image
 from infra.workloads.topology_request import topology_request
@@ -268,7 +269,7 @@ def _variables(run: Run) -> dict[str, str]:
         **asked,
         **network.environment,
         **several,
-        **run.environment,
+        **{name: unexpanded(value) for name, value in run.environment.items()},
     }
 
 

@@ -168,6 +168,20 @@ def test_settings_of_pods_reach_the_pod(tmp_path: Path) -> None:
     assert metadata["labels"]["team"] == "ml"
 
 
+def test_dollar_signs_reach_the_program_unchanged(tmp_path: Path) -> None:
+    """A variable of `podEnvironment`, and a word of the command of a pod such as that of
+    `./disttrain sample`, keep their dollar signs. Kubernetes makes `$` of `$$`, and the value of a
+    variable of `$(HOME)`, if they are not written so.
+    """
+    own, written = "^cost: $$5 $(HOME) $HOME$", "^cost: $$$$5 $$(HOME) $$HOME$$"
+    template = training_template(deploy("dev", tmp_path, {"podEnvironment": {"PATTERN": own}}))
+    assert variables(template)["PATTERN"] == written
+    pod = pod_manifest(replace(TASK, command=("sample", own), environment={"A": own}), "p")
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["sample", written]
+    assert container["env"] == [{"name": "A", "value": written}]
+
+
 @pytest.mark.parametrize("own", [{"LOGNAME": "ada"}, {"USER": "ada"}, {"PYTHONUNBUFFERED": "x"}])
 @pytest.mark.parametrize("image", ["", "registry.example/mine:1"])
 def test_own_variables_are_set_once(own: dict[str, str], image: str, tmp_path: Path) -> None:
