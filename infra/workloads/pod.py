@@ -240,8 +240,9 @@ def with_own_variables(
 ) -> list[Mapping[str, Any]]:
     """The variables that pods usually have, and the run's own, each name once.
 
-    The API server refuses a container that has two variables of the same name. Python's getpass
-    reads LOGNAME before USER, so the user's own USER also replaces LOGNAME.
+    The API server refuses two variables of the same name in a JobSet, and in every object that
+    Pulumi changes in its place. Python's getpass reads LOGNAME before USER, so the user's own USER
+    also replaces LOGNAME.
 
     Args:
         usual: variables in the form of a container's field `env`.

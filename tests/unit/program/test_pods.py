@@ -186,7 +186,7 @@ def test_dollar_signs_reach_the_program_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("image", ["", "registry.example/mine:1"])
 def test_own_variables_are_set_once(own: dict[str, str], image: str, tmp_path: Path) -> None:
     """A variable of the user's own replaces the one that pods have by default. The API server
-    refuses a container in which two variables have the same name.
+    refuses two variables of the same name in a JobSet, and in a change by server-side apply.
     """
     program = {"command": ["python", "train.py"], **({"image": image} if image else {})}
     changes = {"podUser": 1000680000, "podEnvironment": own, "program": program}
