@@ -31,7 +31,9 @@ NOT_TAKEN_UP = (
 )
 _COVER = (
     "Ask the administrator of Kueue to add that resource to spec.resourceGroups of the "
-    "ClusterQueue: the pods always ask for cpu and memory, and for nvidia.com/gpu on GPUs"
+    "ClusterQueue. If a platform of disttrain has made the queue, add it in the stack of that "
+    """platform: pulumi config set --path 'queues.quota["NAME"]' AMOUNT. The pods always ask for """
+    "cpu and memory, on GPUs for nvidia.com/gpu, and with network efa or rdma for its devices"
 )
 DEACTIVATED = "Deactivated"  # Kueue's reason if somebody has set a Workload inactive
 BY_KUEUE_ITSELF = f"{DEACTIVATED}DueTo"  # if Kueue has done that; the cause follows

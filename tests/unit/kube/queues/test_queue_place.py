@@ -164,6 +164,7 @@ def test_resource_without_a_quota_never_comes() -> None:
     assert found
     assert found.never
     assert "spec.resourceGroups of the ClusterQueue" in found.remedy
+    assert """pulumi config set --path 'queues.quota["NAME"]' AMOUNT""" in found.remedy
 
 
 def asking(cpu: str, **fields: object) -> Json:
