@@ -214,10 +214,14 @@ def ignores_topology(own: Json) -> bool:
 
 
 def _never(reserved: Json) -> bool:
-    """Whether no flavor of the queue has room for the run, even if the queue is empty."""
+    """Whether no flavor of the queue has room for the run, even if the queue is empty.
+
+    Kueue's reason is that of its worst flavor, so only its message tells whether another one has
+    room.
+    """
     message = str(reserved.get("message") or "")
     exceeds = reserved.get("reason") == EXCEEDS or EXCEEDS_WORDS in message
-    return exceeds and TAKEN_WORDS not in message
+    return exceeds and TAKEN_WORDS not in message and BYPASSED_WORDS not in message
 
 
 def _place(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> str:
