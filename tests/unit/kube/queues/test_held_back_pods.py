@@ -23,6 +23,10 @@ KINDS = {
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
 }
 SUSPEND = {"spec": {"replicas": 0}}
+GATE = {"name": "kueue.x-k8s.io/admission"}
+GATED = [
+    {"metadata": {"name": f"train-{n}"}, "spec": {"schedulingGates": [GATE]}} for n in (0, 1, 2)
+]
 WAITS = {
     "type": "QuotaReserved",
     "status": "False",
@@ -84,12 +88,26 @@ def test_pods_that_kueue_holds_back_have_a_reason(
     missing pods is Kueue's. Once the pods have their place, Kueue has no part in it.
     """
     cluster = Cluster(kind)
-    api, pods = api_of(cluster), [{"metadata": {"name": f"train-{n}"}} for n in range(3)]
+    api = api_of(cluster)
     workload = Workload(cluster.item["apiVersion"], kind, "train")
     path = f"/apis/{workload.api_version}/namespaces/disttrain/{cluster.plural}/train"
     assert wait_in_queue(job(), api, workload, path, SUSPEND, 0)
     assert capsys.readouterr().out == ""
-    words = words_of_controller(api, "disttrain", cluster.item, pods, 3)
+    words = words_of_controller(api, "disttrain", cluster.item, GATED, 3)
     assert words == f"in queue default: {WAITS['message']}"
     cluster.own["status"]["conditions"] = [{**WAITS, "type": "Admitted", "status": "True"}]
-    assert words_of_controller(api, "disttrain", cluster.item, pods, 3) == ""
+    assert words_of_controller(api, "disttrain", cluster.item, GATED, 3) == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pods_in_no_queue_have_a_reason(kind: str) -> None:
+    """If Kueue is set up to let nothing start that is in no queue, it makes a Workload of the run
+    and never lets its pods start. The reason says so, and which setting chooses a queue.
+    """
+    cluster = Cluster(kind)
+    del cluster.item["metadata"]["labels"]
+    words = words_of_controller(api_of(cluster), "disttrain", cluster.item, GATED, 3)
+    assert "it is in no queue, and Kueue, which shares this cluster out, is set up" in words
+    assert "pulumi config set queue NAME" in words
+    pods = [{"metadata": {"name": "train-0"}, "spec": {}}] * 3
+    assert words_of_controller(api_of(cluster), "disttrain", cluster.item, pods, 3) == ""
