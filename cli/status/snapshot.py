@@ -23,9 +23,9 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import list_if_allowed, unless_forbidden
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.objects import Json, container_of, label, machine_of, name_of
+from infra.kube.objects import Json, container_of, machine_of, name_of
 from infra.kube.paths import NODES, PODS, log_path, pod_path
-from infra.kube.queues.kueue import is_stopped
+from infra.kube.queues.kueue import is_stopped, queue_of
 from infra.kube.queues.kueue_machines import words_of_machines
 from infra.kube.queues.queue_findings import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue
@@ -33,7 +33,6 @@ from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
 from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.workload import is_suspended, true_condition
-from infra.names import QUEUE_LABEL
 
 NO_SUCH_KIND = 404  # the API server's status if it no longer knows the kind of an object
 FIRST_BYTES = 1 << 16  # how much of a log's beginning is read, for lines that are only there
@@ -235,7 +234,7 @@ def _unread(record: Record, reason: str) -> Seen:
 
 def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
     """Return what a suspended run waits for in its queue; None if it was stopped by somebody."""
-    queue = label(item, QUEUE_LABEL)
+    queue = queue_of(item)
     if not queue:
         words = "" if record.suspended_by else held_without_queue(api, record.namespace, item)
         return InQueue(None, words) if words else None

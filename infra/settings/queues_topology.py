@@ -5,11 +5,16 @@ does Kueue count what is free on each machine, and find another machine for a po
 (https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from infra.names import HOSTNAME_LABEL, TOPOLOGY_ANNOTATIONS
+from infra.names import (
+    HOSTNAME_LABEL,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    TOPOLOGY_ANNOTATIONS,
+)
 from infra.settings.pod_labels import is_key
 from infra.settings.pods import PodSettings
 from infra.settings.pods_neighbours import PlacementChoice
@@ -100,6 +105,7 @@ def check_placement(
             "placement is one-place, and both ask for the places of the pods",
             "Remove it, or set placement to auto",
         )
+    _check_annotations(reader, {key: pods.demands.annotations[key] for key in asked})
     is_made = bool(queue.name) and queue.name == made.name
     levels = made.levels if is_made else ()
     if not queue.name:
@@ -117,6 +123,29 @@ def check_placement(
             f"Set one of {', '.join(levels)}",
         )
     return levels
+
+
+def _check_annotations(reader: Reader, asked: Mapping[str, str]) -> None:
+    """Note what Kueue's webhook would refuse of the user's own requests for places.
+
+    It would refuse the new workload, after the former one has saved and ended.
+
+    Args:
+        reader: collects the problems that are found.
+        asked: the annotations in `podAnnotations` that ask Kueue for a place.
+    """
+    if len(asked) > 1:
+        first, second = list(asked)[:2]
+        reason = f"{second} is set, too, and Kueue accepts only one of them"
+        reader.problem(f"podAnnotations.{first}", asked[first], reason, "Remove one of the two")
+    for name in sorted({REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY} & asked.keys()):
+        if not is_key(asked[name]):
+            reader.problem(
+                f"podAnnotations.{name}",
+                asked[name],
+                "it is not the key of a label",
+                "Set a level of the queue's topology, such as example.com/rack",
+            )
 
 
 def _fault_without_queue(placement: PlacementChoice) -> tuple[str, str] | None:

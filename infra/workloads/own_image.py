@@ -55,11 +55,7 @@ def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Man
         **container,
         **of_user,
         "command": ["python3", _START],
-        "env": [
-            {"name": "PYTHONUNBUFFERED", "value": "1"},
-            *_user_name(container["env"]),
-            *container["env"],
-        ],
+        "env": [*_usual_variables(container["env"]), *container["env"]],
         "volumeMounts": [*container["volumeMounts"], {**mount, "readOnly": True}],
     }
     return {
@@ -73,7 +69,11 @@ def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Man
     }
 
 
-def _user_name(given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The variable LOGNAME with the user's name, unless `given` already has LOGNAME or USER."""
+def _usual_variables(given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The variables that an image of the user may lack, unless `given` has them already.
+
+    LOGNAME, the user's name, is also left out beside a USER of the user's own.
+    """
     names = {variable["name"] for variable in given}
-    return [] if {"LOGNAME", "USER"} & names else [{"name": "LOGNAME", "value": USER_NAME}]
+    usual = {"PYTHONUNBUFFERED": "1", **({} if "USER" in names else {"LOGNAME": USER_NAME})}
+    return [{"name": name, "value": usual[name]} for name in usual if name not in names]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from infra.objects import NO_AWAIT, Manifest
 from infra.registry import OptionError
+from infra.settings.reader import LARGEST
 from infra.workloads.headless import headless_service
 from infra.workloads.job import FATAL_EXIT_CODE, RETRIES_PER_POD
 from infra.workloads.kind import WorkloadKind
@@ -75,7 +76,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     # The priorities of the Jobs themselves decide their order in a queue.
     priority = run.placement.priority_class
     # The Job fails when the number of its restarts reaches this number.
-    most = (options.restarts or RETRIES_PER_POD * run.world.pods) + 1
+    most = min((options.restarts or RETRIES_PER_POD * run.world.pods) + 1, LARGEST)
     job = {
         "apiVersion": API_VERSION,
         "kind": "Job",

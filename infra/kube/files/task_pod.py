@@ -19,6 +19,7 @@ from infra.kube.say import say
 from infra.kube.waiting import STUCK_SECONDS, Patience, wait_for
 from infra.names import GPU_RESOURCE, GPU_TOLERATION
 from infra.pod_metadata import NO_MESH_ANNOTATIONS, NO_MESH_LABELS, with_own
+from infra.unexpanded import unexpanded
 
 DATA_MOUNT = "/data"
 START_SECONDS = 600  # an image may have to be pulled first
@@ -69,8 +70,10 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "name": pod.task,
         "image": pod.image,
         "imagePullPolicy": "IfNotPresent",
-        "command": list(pod.command),
-        "env": [{"name": key, "value": value} for key, value in pod.environment.items()],
+        "command": [unexpanded(word) for word in pod.command],
+        "env": [
+            {"name": key, "value": unexpanded(value)} for key, value in pod.environment.items()
+        ],
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},

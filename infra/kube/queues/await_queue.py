@@ -13,8 +13,8 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import unless_forbidden
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
-from infra.kube.objects import Json, label
-from infra.kube.queues.kueue import is_stopped, kueue_workload
+from infra.kube.objects import Json
+from infra.kube.queues.kueue import is_stopped, kueue_workload, queue_of
 from infra.kube.queues.queue_findings import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue, ignores_topology
 from infra.kube.queues.unqueued_findings import held_without_queue
@@ -22,7 +22,6 @@ from infra.kube.record import read_record
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_suspended
-from infra.names import QUEUE_LABEL
 
 # Parts of the lines about a run that waits (`ends_well`) and about a run that does not wait. The
 # output `queuePlace` finds the lines by them, because Kueue may put a run into a queue although the
@@ -72,7 +71,7 @@ def wait_in_queue(
         place = held_back(api, job.namespace, item, suspend)
         if place is None:
             notes[:] = ignored(api, job.namespace, item, workload)
-            if (queue := label(item, QUEUE_LABEL)) and not notes:
+            if (queue := queue_of(item)) and not notes:
                 notes[:] = [f"{workload}{HAS_PLACE}{queue}"]
             return ""
         waits.append(place)
@@ -105,7 +104,7 @@ def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | 
     """What a run waits for in its queue; None: it has its place, or is in no queue."""
     if not is_suspended(item, suspend):
         return None
-    words = f"in queue {label(item, QUEUE_LABEL)}; what it waits for may not be read: "
+    words = f"in queue {queue_of(item)}; what it waits for may not be read: "
     return unless_forbidden(
         lambda: waiting(api, namespace, item),
         lambda error: InQueue(None, f"{words}{error}"),
@@ -118,7 +117,7 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
     For each object that Kueue watches, it makes a Workload before it gives the object its place. So
     an object without a Workload is not watched.
     """
-    queue = label(item, QUEUE_LABEL)
+    queue = queue_of(item)
     if not queue:
         return []
     own = unless_forbidden(lambda: kueue_workload(api, namespace, item), str)

@@ -25,6 +25,13 @@ VERSIONS = ("v1beta2", "v1beta1")  # the versions that this program reads, newes
 # where that is not allowed, an error says whom to ask.
 WORKLOAD_VERBS = ("get", "list", "patch")
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
+BY_PODS = ("StatefulSet", "LeaderWorkerSet")
+"""The kinds that have no field to suspend them, so that Kueue holds back their pods.
+
+Kueue puts objects of these kinds, too, into the LocalQueue `default` of their namespace, and makes
+Workloads of them. But if such a Workload is set inactive, the pods are made again at once, and
+wait. So a run of these kinds is stopped and resumed by its field `replicas`, which Kueue allows.
+"""
 FORGET_SECONDS = 60.0
 """How long Kueue may take to let a deleted Workload go."""
 
@@ -55,6 +62,14 @@ def collection(version: str, plural: str, namespace: str = "") -> str:
     return f"/apis/{GROUP}/{version}{inside}/{plural}"
 
 
+def queue_of(item: Json) -> str:
+    """The queue in which Kueue holds back an object as a whole; empty: it is in none.
+
+    This function is pure.
+    """
+    return "" if item.get("kind") in BY_PODS else label(item, QUEUE_LABEL)
+
+
 def kueue_workload(api: Api, namespace: str, item: Json) -> Json | None:
     """The Workload that Kueue has made for an object; None: it has made none (yet).
 
@@ -83,7 +98,7 @@ def is_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
     """
     if not is_suspended(item, suspend):
         return False
-    if not label(item, QUEUE_LABEL):
+    if not queue_of(item):
         return True
     workload = kueue_workload(api, namespace, item)
     if workload is None:
@@ -115,7 +130,7 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
     if "command" in patch:
         carry_out(api, namespace, item, patch, suspended=not active)
         return
-    if active and label(item, QUEUE_LABEL):
+    if active and queue_of(item):
         workload = kueue_workload(api, namespace, item)
         if workload is not None and is_given_up(workload):
             _have_it_made_again(api, namespace, item, workload)
@@ -173,7 +188,7 @@ def _change(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) 
     """
     kind, name = str(item["kind"]), name_of(item)
     own = api.path(str(item["apiVersion"]), kind, namespace, name)
-    queue = label(item, QUEUE_LABEL)
+    queue = queue_of(item)
     if not queue:
         return own, patch
     workload = kueue_workload(api, namespace, item)

@@ -8,10 +8,12 @@ from infra.kube.errors import FORBIDDEN, ApiError, TaskError
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import (
+    BY_PODS,
     GROUP,
     collection,
     is_inactive,
     kueue_workload,
+    queue_of,
     served_version,
 )
 from infra.kube.queues.multikueue_findings import check_other_clusters
@@ -94,6 +96,20 @@ def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
     return in_queue(queue, own, queues, workloads, lambda team: _lenders(api, version, team))
 
 
+def words_of_held_pods(api: Api, namespace: str, item: Json) -> str:
+    """What the pods of a run wait for in a queue, if Kueue holds back them and not the run.
+
+    The text is empty if Kueue does not hold them back, or if that may not be read.
+    """
+    if item.get("kind") not in BY_PODS or not label(item, QUEUE_LABEL):
+        return ""
+    try:
+        place = waiting(api, namespace, item)
+    except (ApiError, TaskError):
+        return ""
+    return place.words if place and place.since else ""
+
+
 def _lenders(api: Api, version: str, team: str) -> list[str]:
     """The other ClusterQueues in the cohort of a ClusterQueue; empty: they may not be read."""
     found, _ = list_if_allowed(api, collection(version, "clusterqueues"))
@@ -114,7 +130,7 @@ def out_of_queue(api: Api, namespace: str, item: Json) -> str:
         ApiError: these credentials may not read Kueue's Workloads of the namespace.
         TaskError: the cluster serves a Kueue that this program does not know.
     """
-    queue = label(item, QUEUE_LABEL)
+    queue = queue_of(item)
     own = kueue_workload(api, namespace, item) if queue else None
     return put_out(queue, own) if own is not None and is_inactive(own) else ""
 

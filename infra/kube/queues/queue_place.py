@@ -31,7 +31,9 @@ NOT_TAKEN_UP = (
 )
 _COVER = (
     "Ask the administrator of Kueue to add that resource to spec.resourceGroups of the "
-    "ClusterQueue: the pods always ask for cpu and memory, and for nvidia.com/gpu on GPUs"
+    "ClusterQueue. If a platform of disttrain has made the queue, add it in the stack of that "
+    """platform: pulumi config set --path 'queues.quota["NAME"]' AMOUNT. The pods always ask for """
+    "cpu and memory, on GPUs for nvidia.com/gpu, and with network efa or rdma for its devices"
 )
 DEACTIVATED = "Deactivated"  # Kueue's reason if somebody has set a Workload inactive
 BY_KUEUE_ITSELF = f"{DEACTIVATED}DueTo"  # if Kueue has done that; the cause follows
@@ -212,10 +214,14 @@ def ignores_topology(own: Json) -> bool:
 
 
 def _never(reserved: Json) -> bool:
-    """Whether no flavor of the queue has room for the run, even if the queue is empty."""
+    """Whether no flavor of the queue has room for the run, even if the queue is empty.
+
+    Kueue's reason is that of its worst flavor, so only its message tells whether another one has
+    room.
+    """
     message = str(reserved.get("message") or "")
     exceeds = reserved.get("reason") == EXCEEDS or EXCEEDS_WORDS in message
-    return exceeds and TAKEN_WORDS not in message
+    return exceeds and TAKEN_WORDS not in message and BYPASSED_WORDS not in message
 
 
 def _place(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> str:

@@ -90,7 +90,7 @@ def held_without_queue(api: Api, namespace: str, item: Json) -> str:
     Args:
         api: the cluster.
         namespace: the namespace of the run.
-        item: the run's workload, which is suspended.
+        item: the run's workload, which is suspended, or whose pods have scheduling gates.
     """
     if label(item, QUEUE_LABEL):
         return ""

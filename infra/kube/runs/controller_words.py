@@ -13,6 +13,8 @@ from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, has_ended, label, part, parts
 from infra.kube.paths import JOBS, NAMESPACES, STATEFUL_SETS
+from infra.kube.queues.queue_findings import words_of_held_pods
+from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.queues.volcano import words_of_gang
 from infra.kube.say import shorten
 
@@ -40,7 +42,8 @@ def words_of_controller(
     """Why pods of the run are missing; empty: all pods are there, or no controller says why.
 
     The text comes from the events of the workload and of the Jobs and StatefulSets that were made
-    for it. For a Job of Volcano, `words_of_gang` may give the reason instead.
+    for it. For a Job of Volcano, `words_of_gang` may give the reason instead. For pods that Kueue
+    holds back with scheduling gates, Kueue's objects give it.
 
     Args:
         api: the cluster.
@@ -51,6 +54,10 @@ def words_of_controller(
     """
     if gang := words_of_gang(api, namespace, item):
         return gang
+    if any(part(pod, "spec").get("schedulingGates") for pod in pods):
+        held = words_of_held_pods(api, namespace, item) or held_without_queue(api, namespace, item)
+        if held:
+            return held
     if sum(not has_ended(pod) for pod in pods) >= wanted:
         return ""
     path = f"{NAMESPACES}/{namespace}/events"

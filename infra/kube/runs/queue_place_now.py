@@ -10,10 +10,10 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.read_only import read_only_api
 from infra.kube.objects import label
 from infra.kube.queues.await_queue import HAS_PLACE, held_back, seen_stopped
+from infra.kube.queues.kueue import queue_of
 from infra.kube.record import read_record
 from infra.kube.runs.workload_now import workload_now
 from infra.kube.workload import true_condition
-from infra.names import QUEUE_LABEL
 
 SECONDS = 3.0
 
@@ -45,7 +45,7 @@ def _place(api: Api, namespace: str, owner: str, revision: str) -> str:
     found = workload_now(api, namespace, record.workload)
     if found is None or label(found, names.OWNER_LABEL) != owner:
         return ""
-    queue = label(found, QUEUE_LABEL)
+    queue = queue_of(found)
     if not queue or true_condition(found, list(record.over)):
         return ""
     if seen_stopped(api, namespace, found, record.suspend):

@@ -207,10 +207,20 @@ def test_levels_that_cannot_be_are_refused(levels: object, said: str) -> None:
             {"placement": "one-place", "podAnnotations": {PREFERRED: RACK}},
             f"podAnnotations.{PREFERRED}: '{RACK}' cannot be used: placement is one-place",
         ),
+        (
+            {"podAnnotations": {PREFERRED: RACK, REQUIRED: RACK}},
+            f"podAnnotations.{PREFERRED}: '{RACK}' cannot be used: {REQUIRED} is set, too, and",
+        ),
+        (
+            {"podAnnotations": {REQUIRED: "one rack"}},
+            f"podAnnotations.{REQUIRED}: 'one rack' cannot be used: it is not the key of a label",
+        ),
     ],
 )
 def test_wishes_that_the_queue_cannot_keep_are_refused(
     changes: dict[str, object], said: str
 ) -> None:
-    """A placement that the queue's topology cannot give is refused with what can be set."""
+    """A placement that the queue's topology cannot give, and annotations with which Kueue's webhook
+    would refuse the new workload after the former one has ended, are refused with what can be set.
+    """
     assert said in refusal({**IN_QUEUE, **changes}, stack="sandbox")

@@ -168,6 +168,36 @@ def test_settings_of_pods_reach_the_pod(tmp_path: Path) -> None:
     assert metadata["labels"]["team"] == "ml"
 
 
+def test_dollar_signs_reach_the_program_unchanged(tmp_path: Path) -> None:
+    """A variable of `podEnvironment`, and a word of the command of a pod such as that of
+    `./disttrain sample`, keep their dollar signs. Kubernetes makes `$` of `$$`, and the value of a
+    variable of `$(HOME)`, if they are not written so.
+    """
+    own, written = "^cost: $$5 $(HOME) $HOME$", "^cost: $$$$5 $$(HOME) $$HOME$$"
+    template = training_template(deploy("dev", tmp_path, {"podEnvironment": {"PATTERN": own}}))
+    assert variables(template)["PATTERN"] == written
+    pod = pod_manifest(replace(TASK, command=("sample", own), environment={"A": own}), "p")
+    (container,) = pod["spec"]["containers"]
+    assert container["command"] == ["sample", written]
+    assert container["env"] == [{"name": "A", "value": written}]
+
+
+@pytest.mark.parametrize("own", [{"LOGNAME": "ada"}, {"USER": "ada"}, {"PYTHONUNBUFFERED": "x"}])
+@pytest.mark.parametrize("image", ["", "registry.example/mine:1"])
+def test_own_variables_are_set_once(own: dict[str, str], image: str, tmp_path: Path) -> None:
+    """A variable of the user's own replaces the one that pods have by default. The API server
+    refuses two variables of the same name in a JobSet, and in a change by server-side apply.
+    """
+    program = {"command": ["python", "train.py"], **({"image": image} if image else {})}
+    changes = {"podUser": 1000680000, "podEnvironment": own, "program": program}
+    usual = {"datasetFile": "", "preset": "shakespeare-char"}
+    template = training_template(deploy("sandbox", tmp_path, {**changes, **usual}))
+    names = [each["name"] for each in template["spec"]["containers"][0]["env"]]
+    assert len(names) == len(set(names))
+    assert variables(template).items() >= own.items()
+    assert not {"LOGNAME", "USER"} <= set(names)  # getpass reads LOGNAME first
+
+
 def test_pods_have_the_time_to_save_that_is_set(tmp_path: Path) -> None:
     """A training pod has `terminationGraceSeconds` to save after SIGTERM. With Kubernetes' own 30 s
     a large checkpoint would be lost at each stop, eviction and hand-over.

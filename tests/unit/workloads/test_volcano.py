@@ -57,6 +57,8 @@ def test_queue_of_volcano_is_looked_for_and_makes_another_workload(tmp_path: Pat
     names = [resource.name for resource in team.resources]
     order = [names.index(f"training-{step}") for step in ("look", "queue", "hand-over")]
     assert order == sorted(order)
+    most = made(restarts=2**31 - 1).one("training-volcano-job").inputs["spec"]["maxRetry"]
+    assert most == 2**31 - 1  # a larger number does not fit into Volcano's field
     for name, value in (("restarts", -1), ("queue", "")):
         with pytest.raises(pulumi.RunError, match=f"{name}: {value!r} cannot be used"):
             made(**{name: value})

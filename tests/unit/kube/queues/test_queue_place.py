@@ -164,6 +164,7 @@ def test_resource_without_a_quota_never_comes() -> None:
     assert found
     assert found.never
     assert "spec.resourceGroups of the ClusterQueue" in found.remedy
+    assert """pulumi config set --path 'queues.quota["NAME"]' AMOUNT""" in found.remedy
 
 
 def asking(cpu: str, **fields: object) -> Json:
@@ -244,6 +245,17 @@ def test_run_unlike_the_others_waits_without_a_reason(other: Json) -> None:
     assert found
     assert ": Kueue has said nothing of it yet: it has not looked at it, or" in found.words
     assert "as for" not in found.words
+
+
+def test_reason_without_amounts_is_no_never() -> None:
+    """A run is not called one that never starts if Kueue only says that a similar one was too large
+    for a flavor. Another flavor may have room for both, but its quota is taken.
+    """
+    words = "Bypassed scheduling evaluation because an equivalent workload recently failed"
+    own = workload("b", condition("QuotaReserved", "False", words, "ExceedsMaxQuota"))
+    found = in_queue("gpus", own, [queue()], [HOLDER, own])
+    assert found
+    assert not found.never
 
 
 def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
