@@ -65,6 +65,7 @@ def ensure(
     """
 
     def bring() -> Ensured:
+        platform = containerd.platform() or this_machine()
         there = find_complete_image(plan, containerd, platform)
         if there:
             done = Ensured(plan.reference, there.manifest.digest, 0, built=False)
@@ -79,7 +80,6 @@ def ensure(
         return done
 
     with locked(plan, sources.cache, containerd.location):
-        platform = containerd.platform() or this_machine()
         try:
             return bring()
         except ContainerdError:

@@ -1,0 +1,59 @@
+"""A containerd that restarts meanwhile is waited for, whatever its version of ctr says about it."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.image import transfer
+from infra.image.containerd import Containerd
+from infra.image.transfer import has_restarted
+
+SOCKET = "/run/k3s/containerd/containerd.sock"
+REFUSED = f"dial unix {SOCKET}: connect: connection refused"
+
+
+def ctr_that_fails(folder: Path, *, times: int, says: str) -> Containerd:
+    """Return a containerd whose ctr fails so often with this text, and answers after that."""
+    ctr = folder / "ctr"
+    count = f"echo >>{folder}/calls; [ $(wc -l <{folder}/calls) -gt {times} ]"
+    ctr.write_text(f"#!/bin/sh\n{count} || {{ echo '{says}' >&2; exit 1; }}\n")
+    ctr.chmod(0o755)
+    return Containerd([str(ctr)])
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the attempts follow each other at once."""
+    monkeypatch.setattr(transfer, "RESTART_PAUSE_SECONDS", 0)
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        f'ctr: failed to dial "{SOCKET}": context deadline exceeded',
+        f'ctr: connection error: desc = "transport: Error while dialing: {REFUSED}": unavailable',
+        f"ctr: cannot access socket {SOCKET}: stat {SOCKET}: no such file or directory",
+    ],
+    ids=["ctr 1", "ctr 2", "ctr 2 without the socket"],
+)
+def test_containerd_of_each_version_is_awaited(tmp_path: Path, says: str) -> None:
+    """A containerd that nobody reaches at first, and that answers later, has restarted. The ctr of
+    containerd 2, which k3s has had since v1.31.6, says it in other words than the one of 1.x.
+    """
+    said: list[str] = []
+    assert has_restarted(ctr_that_fails(tmp_path, times=3, says=says), said.append)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        f"ctr: cannot access socket {SOCKET}: stat {SOCKET}: permission denied",
+        "ctr: no space left on device",
+    ],
+)
+def test_other_errors_are_not_awaited(tmp_path: Path, says: str) -> None:
+    """An error that does not go away is reported at once, and not after minutes."""
+    said: list[str] = []
+    assert not has_restarted(ctr_that_fails(tmp_path, times=3, says=says), said.append)
+    assert said == []
