@@ -16,7 +16,7 @@ MIRROR = "http://k3s.example/v1.34.2%2Bk3s1/k3s"  # The name leads nowhere.
 class Proxy(BaseHTTPRequestHandler):
     """A proxy that answers every request itself, with the address that was asked for."""
 
-    def do_GET(self) -> None:  # noqa: N802 - as http.server names it
+    def do_GET(self) -> None:
         self.send_response(200)
         self.end_headers()
         self.wfile.write(self.path.encode())

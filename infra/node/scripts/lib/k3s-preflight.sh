@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Checks the host before anything of k3s is changed. Needs lib/k3s.sh.
+# Checks the host before anything of k3s is changed. Needs lib/k3s.sh and lib/k3s-files.sh.
 readonly API_PORT=6443 ETCD_PORTS='2379 2380 2381 2382'
 readonly MIN_FREE_MIB=512 # the binary, what it unpacks, and the new binary beside the old one
 
@@ -98,7 +98,7 @@ images_mib() {
 
 policy_missing() { # SELinux needs the package of k3s' own rules
   [ -x "$(command -v getenforce)" ] && [ "$(getenforce)" != Disabled ] &&
-    ! rpm -q --quiet k3s-selinux
+    ! has_policy
 }
 
 # Checks the network interface that the settings name. k3s itself would only look for it when it starts,
