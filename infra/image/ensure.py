@@ -15,6 +15,7 @@ from infra.image.dependencies import (
     locked,
     read_cached,
 )
+from infra.image.node import NodeError
 from infra.image.oci import Image, blob
 from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
@@ -82,7 +83,7 @@ def ensure(
     with locked(plan, sources.cache, containerd.location):
         try:
             return bring()
-        except ContainerdError:
+        except (ContainerdError, NodeError):  # NodeError: a build at the node could not be imported.
             if not has_restarted(containerd, say):
                 raise
             return bring()

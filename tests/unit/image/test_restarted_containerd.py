@@ -4,8 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from infra.image import ensure as module
 from infra.image import transfer
 from infra.image.containerd import Containerd
+from infra.image.dependencies import Sources
+from infra.image.ensure import Ensured, ensure
+from infra.image.node import NodeError
+from infra.image.plan import ImagePlan
 from infra.image.transfer import has_restarted
 
 SOCKET = "/run/k3s/containerd/containerd.sock"
@@ -57,3 +62,27 @@ def test_other_errors_are_not_awaited(tmp_path: Path, says: str) -> None:
     said: list[str] = []
     assert not has_restarted(ctr_that_fails(tmp_path, times=3, says=says), said.append)
     assert said == []
+
+
+def test_build_at_the_node_is_imported_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that was built at the node (`imageBuildOn: node`) is brought to containerd after all
+    if containerd restarts during its import.
+    """
+    imports: list[str] = []
+
+    def bring(plan: ImagePlan, *_: object) -> Ensured:
+        imports.append(plan.reference)
+        if len(imports) == 1:  # From now on, containerd does not answer for a while.
+            (tmp_path / "calls").write_text("")
+            raise NodeError("at the node: ctr: error reading from server: EOF")
+        return Ensured(plan.reference, "sha256:0", 1, built=True)
+
+    monkeypatch.setattr(module, "_import", bring)
+    containerd = ctr_that_fails(tmp_path, times=3, says=f"ctr: while dialing: {REFUSED}")
+    (tmp_path / "calls").write_text("\n" * 3)
+    plan = ImagePlan("images.example/trainer", "base:1", None, "d", "c", b"")
+    sources = Sources(tmp_path, tmp_path / "cache", "auto", build_on="node")
+    assert ensure(plan, containerd, sources, print).built
+    assert len(imports) == 2
