@@ -83,7 +83,7 @@ def ensure(
     with locked(plan, sources.cache, containerd.location):
         try:
             return bring()
-        except (ContainerdError, NodeError):  # NodeError: a build at the node could not be imported.
+        except (ContainerdError, NodeError):  # The latter comes from a build at the node.
             if not has_restarted(containerd, say):
                 raise
             return bring()

@@ -264,6 +264,25 @@ def test_wrong_sudo_password_fails_and_the_setting_is_named(tmp_path: Path) -> N
     assert "sudoPassword: sudo of this host refuses it for user admin: Sorry" in done.stderr
 
 
+@pytest.mark.parametrize("password", ["", "pass'word"])
+def test_host_without_sudo_is_named(tmp_path: Path, password: str) -> None:
+    """If the host has no sudo, the error says so, and does not ask for a password."""
+    (fake_user(tmp_path) / "sudo").unlink()
+    done = subprocess.run(
+        ["/bin/sh", "-s", "--", "create"],
+        input=assemble_program(BODY, {}, "root", password),
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "user admin of this host is not root, and sudo is not installed on this host: install it "
+        "there, or let root log in\n"
+    )
+
+
 def test_wrong_password_is_given_once(tmp_path: Path) -> None:
     """sudo, which asks three times, gets a wrong password only once. After three wrong passwords
     some machines lock the account (pam_faillock), and the right one would be refused, too.

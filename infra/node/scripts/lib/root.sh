@@ -31,7 +31,10 @@ make_askpass() {
 prepare_root() {
   root_problem="" sudo_option="" askpass="" askpass_folder=""
   [ "$(id -u)" != 0 ] || return 0
-  if [ -z "${SUDO_PASSWORD:-}" ]; then
+  if ! command -v sudo >/dev/null; then
+    root_problem="sudo is not installed on this host"
+    return 1
+  elif [ -z "${SUDO_PASSWORD:-}" ]; then
     sudo_option=-n
   else
     sudo_option=-A
@@ -51,7 +54,9 @@ of the folders$tried (mounted noexec, full, or missing)"
 # Does what prepare_root does, and ends the program if this user cannot become root.
 require_root() {
   prepare_root && return 0
-  if [ -n "${SUDO_PASSWORD:-}" ] && [ -z "$askpass" ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "user $(id -un) of this host is not root, and $root_problem: install it there, or let root log in" >&2
+  elif [ -n "${SUDO_PASSWORD:-}" ] && [ -z "$askpass" ]; then
     echo "sudoPassword: $root_problem. Let user $(id -un) of this host run programs in one of them" >&2
   elif [ -n "${SUDO_PASSWORD:-}" ]; then
     echo "sudoPassword: sudo of this host refuses it for user $(id -un): $root_problem" >&2
