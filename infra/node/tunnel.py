@@ -107,12 +107,16 @@ def refuse_forbidden_tunnel(spec: Mapping[str, Any]) -> None:
         RuntimeError: the host's SSH server forbids tunnels.
     """
     with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
-        done = subprocess.run(
-            ssh_command(spec, Path(folder), "-W", API_SERVER),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                ssh_command(spec, Path(folder), "-W", API_SERVER),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=ANSWER_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return  # The host does not answer, or the connection is there.
     if b"administratively prohibited" in done.stderr:
         raise RuntimeError(
             f"the SSH server of {spec['host']} forbids tunnels, which clusterAccess: tunnel needs. "

@@ -167,6 +167,15 @@ def test_host_that_forbids_tunnels_is_named(
     assert ("the-certificate" in done.stdout) is not is_forbidden
 
 
+def test_host_that_does_not_answer_holds_up_nobody(tmp_path: Path) -> None:
+    """The plugin does not wait for a host that does not say why a connection ended."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "ssh").chmod(0o755)
+    with tunnel("10.1.2.6", Ends):
+        done = plugin_says(tmp_path, "10.1.2.6", f"{tmp_path}:{os.environ['PATH']}")
+    assert "the-certificate" in done.stdout
+
+
 def test_program_of_the_tunnel_runs_on_older_pythons() -> None:
     """The plugin's program is valid for Python 3.9 and imports nothing of this project. The user's
     own python3 runs it, which may be older than Pulumi's.
