@@ -185,6 +185,33 @@ def dns(facts: Facts, expect: Expectations) -> Fault | str:
     return f"resolves {', '.join(names)}"
 
 
+def pod_dns(facts: Facts, expect: Expectations) -> Fault | str:
+    """Pods can use the host's name servers; k3s replaces those that they cannot by 8.8.8.8."""
+    only_for_own_k3s(expect)
+    files = [line.split() for line in facts.all("name_servers")]
+    skip_unless(files, "the host has no name servers")
+    for servers in files:
+        if all(_is_for_pods(server) for server in servers):
+            return f"pods ask {', '.join(servers)}"
+    shown = ", ".join(dict.fromkeys(server for servers in files for server in servers))
+    return warning(
+        f"pods cannot use the host's name servers ({shown}), so k3s lets them ask 8.8.8.8, which "
+        "knows no names of your network",
+        "name servers in /etc/resolv.conf that are neither on the loopback nor link-local, and "
+        "restart k3s if it runs; or open 8.8.8.8 for the pods",
+    )
+
+
+def _is_for_pods(server: str) -> bool:
+    """Whether k3s takes the address for a name server that pods reach. It wants this of each."""
+    try:
+        address = ipaddress.ip_address(server)
+    except ValueError:
+        return False
+    local = address.is_loopback or address.is_link_local
+    return not (local or address.is_multicast or address.is_unspecified)
+
+
 def ssh_agent(facts: Facts, _: Expectations) -> Fault | str:
     """An SSH agent that SSH_AUTH_SOCK names answers; the commands of `up` connect to it first.
 
@@ -213,5 +240,6 @@ NETWORK_CHECKS = (
     Check("node-interface", node_interface),
     Check("address-family", address_family),
     Check("dns", dns),
+    Check("pod-dns", pod_dns),
     Check("ssh-agent", ssh_agent),
 )

@@ -302,6 +302,14 @@ clock() {
   fi
 }
 
+# Prints the name servers in each of the files in which k3s looks for those of the pods, in this order.
+name_servers() {
+  for file in /etc/resolv.conf /run/systemd/resolve/resolv.conf; do
+    found=$(awk '$1 == "nameserver" { printf "%s ", $2 }' "$file" 2>/dev/null)
+    [ -z "$found" ] || fact name_servers "$found"
+  done
+}
+
 resolve() { # name
   if limited getent hosts "$1" >/dev/null; then fact "dns.$1" found; else fact "dns.$1" "not found"; fi
 }
@@ -375,6 +383,7 @@ main() {
   ports
   kernel_parts
   network
+  name_servers
   gpus
   k3s_parts
   other_kubernetes

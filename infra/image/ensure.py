@@ -15,6 +15,7 @@ from infra.image.dependencies import (
     locked,
     read_cached,
 )
+from infra.image.node import NodeError
 from infra.image.oci import Image, blob
 from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
@@ -65,6 +66,7 @@ def ensure(
     """
 
     def bring() -> Ensured:
+        platform = containerd.platform() or this_machine()
         there = find_complete_image(plan, containerd, platform)
         if there:
             done = Ensured(plan.reference, there.manifest.digest, 0, built=False)
@@ -79,10 +81,9 @@ def ensure(
         return done
 
     with locked(plan, sources.cache, containerd.location):
-        platform = containerd.platform() or this_machine()
         try:
             return bring()
-        except ContainerdError:
+        except (ContainerdError, NodeError):  # The latter comes from a build at the node.
             if not has_restarted(containerd, say):
                 raise
             return bring()

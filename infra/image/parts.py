@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 from infra.command_line import Say
-from infra.image.node import Node
+from infra.image.node import Node, NodeError
 
 PART_BYTES = 64 << 20
 LEVEL = 1  # makes 3.4 GB of 5.8 GB; higher levels save a tenth more and take minutes longer
@@ -181,11 +181,20 @@ class _Sender:
         content = future.result()
         # The node cannot tell a connection that breaks from the end of the input. So the size of
         # the part is compared before the part gets its final name.
-        self._node.run(
-            f"umask 077; cd {shlex.quote(self._folder)} && cat > {name}.cut && "
-            f'[ "$(wc -c < {name}.cut)" -eq {len(content)} ] && mv {name}.cut {name}',
-            content,
-        )
+        try:
+            self._node.run(
+                f"umask 077; cd {shlex.quote(self._folder)} && cat > {name}.cut && "
+                f'[ "$(wc -c < {name}.cut)" -eq {len(content)} ] && mv {name}.cut {name}',
+                content,
+            )
+        except NodeError as error:
+            if "No space left" not in str(error):
+                raise
+            raise NodeError(
+                f"{error}: the disk of {self._folder} on the node has no room for what is sent, "
+                "which is there as a whole until the end (3.4 GB for the trainer's image). Free "
+                "some space, or mount a larger disk at /var/tmp"
+            ) from None
         self._sent_bytes += len(content)
         if len(self._names) % 8 == 0:
             self._say(f"image: {self._sent_bytes / 1e6:,.0f} MB sent so far")

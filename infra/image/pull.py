@@ -16,7 +16,7 @@ from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image
 from infra.image.prune import ensured_label, prune
 from infra.image.sharing import by_digest, share
-from infra.image.transfer import PINNED
+from infra.image.transfer import PINNED, has_restarted
 from infra.image.wanted import PREFIX, want
 
 DIGEST_VARIABLE = "IMAGE_DIGEST"  # the variable with the digest that the first node has
@@ -73,6 +73,16 @@ def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: S
             containerd does not hold the image afterwards.
         ValueError: the image is for another platform than the node's.
     """
+    try:
+        return _pull(plan, containerd, how, cache, say)
+    except ContainerdError:
+        if not has_restarted(containerd, say):
+            raise
+        return _pull(plan, containerd, how, cache, say)
+
+
+def _pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: Say) -> Pulled:
+    """Do what `pull` says, once."""
     there, wanted_by = held(plan, containerd, how.digest), {}
     if not there:
         labels = containerd.labels().get(plan.reference, {})

@@ -18,6 +18,10 @@ from infra.image.parts import joined, open_transfer, remove_parts, send_parts
 PINNED = {"io.cri-containerd.pinned": "pinned"}
 COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # pauses before the next attempts of an import
 RESTART_SECONDS, RESTART_PAUSE_SECONDS = 180, 2
+# What ctr reports if no process listens at containerd's socket. ctr 1.x begins with the first text.
+# ctr 2.x only opens the connection with its first request, which then fails with the second text,
+# and with the third one if the socket is not there.
+NOBODY_LISTENS = ("failed to dial", "while dialing", "cannot access socket")
 
 
 def import_images(
@@ -67,8 +71,8 @@ def has_restarted(containerd: Containerd, say: Say) -> bool:
         try:
             containerd.ask("version")
         except ContainerdError as error:
-            # ctr reports this if no process listens at the socket. Other errors do not go away.
-            if "failed to dial" not in str(error) or time.monotonic() > until:
+            # Other errors do not go away.
+            if not _nobody_listens(str(error)) or time.monotonic() > until:
                 return False
         else:
             return is_away
@@ -76,6 +80,10 @@ def has_restarted(containerd: Containerd, say: Say) -> bool:
             say("image: containerd does not answer; it may be restarting, which is waited for")
         is_away = True
         time.sleep(RESTART_PAUSE_SECONDS)
+
+
+def _nobody_listens(error: str) -> bool:
+    return "permission denied" not in error and any(text in error for text in NOBODY_LISTENS)
 
 
 def _import_missing(containerd: Containerd, images: Mapping[str, Image], say: Say) -> int:

@@ -30,6 +30,8 @@ API_VERSION = "client.authentication.k8s.io/v1"
 TUNNEL_SECONDS = 900  # Open connections keep the tunnel open longer.
 CREDENTIAL_SECONDS = 600  # Less, so that clients ask again before the tunnel can end.
 FIRST_PORT, PORTS = 20000, 10000  # Systems give higher ports to clients.
+API_SERVER = "127.0.0.1:6443"  # as the host sees it
+ANSWER_SECONDS = 5
 
 
 def local_port(host: str, port: int, user: str) -> int:
@@ -60,7 +62,7 @@ def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
     """
     # Only this user can read the folder.
     with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
-        forward = f"127.0.0.1:{port}:127.0.0.1:6443"
+        forward = f"127.0.0.1:{port}:{API_SERVER}"
         # A session with `sleep`, instead of -N, lets ssh end when the time is up and nobody uses
         # the tunnel any more.
         command = ssh_command(spec, Path(folder), "-f", "-L", forward)
@@ -80,6 +82,49 @@ def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
             raise RuntimeError("no tunnel to the node: " + " / ".join(lines))
 
 
+def is_answered(port: int) -> bool:
+    """Whether something answers through the tunnel, or at least does not end the connection.
+
+    The API server answers a request without TLS at once, with an error.
+    """
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as probe:
+            probe.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            return bool(probe.recv(1))
+    except ConnectionError:
+        return False
+    except OSError:  # There was no answer in time.
+        return True
+
+
+def refuse_forbidden_tunnel(spec: Mapping[str, Any]) -> None:
+    """Tell a host that forbids tunnels from one on which the API server does not run.
+
+    ssh opens a tunnel to both. Only at the first connection it learns what is wrong, and the ssh in
+    the background cannot report it.
+
+    Raises:
+        RuntimeError: the host's SSH server forbids tunnels.
+    """
+    with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
+        try:
+            done = subprocess.run(
+                ssh_command(spec, Path(folder), "-W", API_SERVER),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=ANSWER_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return  # The host does not answer, or the connection is there.
+    if b"administratively prohibited" in done.stderr:
+        raise RuntimeError(
+            f"the SSH server of {spec['host']} forbids tunnels, which clusterAccess: tunnel needs. "
+            "Set AllowTcpForwarding to local or yes in its /etc/ssh/sshd_config, or set "
+            "clusterAccess: direct"
+        )
+
+
 def credential(spec: Mapping[str, Any]) -> str:
     """The JSON text that client-go reads from the plugin."""
     lifetime = datetime.timedelta(seconds=CREDENTIAL_SECONDS)
@@ -93,11 +138,13 @@ def main() -> None:
     """Open the tunnel if it is not open, and print the credentials."""
     spec = json.loads(os.environ.pop(VARIABLE))
     port = local_port(spec["host"], spec["port"], spec["user"])
-    if not is_open(port):
-        try:
+    try:
+        if not is_open(port):
             open_tunnel(spec, port)
-        except (OSError, RuntimeError) as error:
-            sys.exit(str(error))
+        if not is_answered(port):
+            refuse_forbidden_tunnel(spec)
+    except (OSError, RuntimeError) as error:
+        sys.exit(str(error))
     print(credential(spec))
 
 

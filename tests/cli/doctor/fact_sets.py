@@ -68,6 +68,8 @@ containerd=/run/k3s/containerd/containerd.sock
 containerd_pods=0
 clock_synchronised=yes
 dns.github.com=found
+name_servers=127.0.0.53
+name_servers=10.1.2.1 fd00::1
 via.direct=0|000|200
 via.http=0|000|200
 via.https=0|200|200
@@ -256,6 +258,11 @@ FAULTS: dict[str, Seeded] = {
         {"dns.github.com": "not found", "via.direct": "28|000|000"},  # no name server answers
         NO_PROXY_AT_ALL,
         bare=True,
+    ),
+    "pod-dns": Seeded(
+        "cannot use the host's name servers (127.0.0.1, 169.254.169.254, 10.1.2.1)",
+        {"name_servers": ["127.0.0.1", "169.254.169.254 10.1.2.1"]},
+        severity="warning",
     ),
     "ssh-agent": Seeded(
         "no agent answers (/tmp/ssh-x/agent.7: Connection refused)",

@@ -117,3 +117,17 @@ def test_few_parts_wait_in_memory_on_many_cores(monkeypatch: pytest.MonkeyPatch)
     send_parts(node, transfer, write_many, print, 1000)
     assert len(list(Path(transfer.folder).glob("0*"))) == 40
     assert most <= MOST_AT_ONCE + 1
+
+
+def test_full_disk_of_the_parts_is_named(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the disk of the parts is full, the error names their folder. On hardened machines /var/tmp
+    is a small disk of its own, while all other disks have room.
+    """
+    transfer = open_transfer(NODE, "transfer")
+    (tmp_path / "cat").write_text("#!/bin/sh\necho 'cat: No space left on device' >&2; exit 1\n")
+    (tmp_path / "cat").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(NodeError, match=rf"left on device: the disk of {base}/transfer on the"):
+        send_parts(NODE, transfer, write, print)

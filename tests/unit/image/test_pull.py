@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.image import pull as module
+from infra.image import transfer
 from infra.image.__main__ import main
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.oci import Image
@@ -148,3 +149,16 @@ def test_digest_that_was_not_given_is_asked_for(
     monkeypatch.delenv("IMAGE_DIGEST", raising=False)
     assert main(["pull", "--repository", "images.example/trainer"]) == 1
     assert "image: IMAGE_DIGEST is not set: give it the digest that" in capsys.readouterr().out
+
+
+def test_containerd_that_restarts_meanwhile_is_awaited(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node gets the image although containerd restarts between two commands. On a machine with
+    GPUs the GPU Operator's toolkit restarts it while the image is delivered.
+    """
+    monkeypatch.setattr(transfer, "RESTART_PAUSE_SECONDS", 0.01)
+    away = '[ "$(wc -l <"$folder/calls")" -gt 6 ] || [ "$(wc -l <"$folder/calls")" -lt 3 ]'
+    refused = "echo 'ctr: transport: Error while dialing: connection refused' >&2; exit 1"
+    (node / "ctr").write_text(CTR.replace("case", f"{away} || {{ {refused}; }}\ncase", 1))
+    assert got(node).pulled

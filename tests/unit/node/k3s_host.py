@@ -174,6 +174,22 @@ class K3sHost:
         name = "k3s" if self.role == "server" else "k3s-agent"
         self._write(self.root / f"usr/local/bin/{name}-uninstall.sh", f"#!/bin/sh\n{command}\n")
 
+    def has_program(self, name: str, text: str) -> None:
+        """From now on, the machine has this program, a script for `sh`."""
+        self._write(self._bin / name, f"#!/bin/sh\n{text}\n")
+
+    def installs_k3s_by(self, command: str) -> dict[str, str]:
+        """Let k3s' installer run this command first.
+
+        Returns:
+            The variables with which k3s comes from a mirror, as a bundle has no packages.
+        """
+        self._write(self._bundle / "k3s/install.sh", f"#!/bin/sh\n{command}\n{INSTALLER}")
+        mirror = self._bundle.parent / "mirror"
+        mirror.mkdir(exist_ok=True)
+        (mirror / "v1.34.2%2Bk3s1").symlink_to(self._bundle / "k3s")
+        return {"K3S_BUNDLE": "", "K3S_MIRROR": str(mirror)}
+
     def stands_without_route(self) -> None:
         """From now on, the machine has no default route."""
         (self.root / "no-route").touch()

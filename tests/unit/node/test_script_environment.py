@@ -264,6 +264,35 @@ def test_wrong_sudo_password_fails_and_the_setting_is_named(tmp_path: Path) -> N
     assert "sudoPassword: sudo of this host refuses it for user admin: Sorry" in done.stderr
 
 
+@pytest.mark.parametrize("password", ["", "pass'word"])
+def test_host_without_sudo_is_named(tmp_path: Path, password: str) -> None:
+    """If the host has no sudo, the error says so, and does not ask for a password."""
+    (fake_user(tmp_path) / "sudo").unlink()
+    done = subprocess.run(
+        ["/bin/sh", "-s", "--", "create"],
+        input=assemble_program(BODY, {}, "root", password),
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "user admin of this host is not root, and sudo is not installed on this host: install it "
+        "there, or let root log in\n"
+    )
+
+
+def test_wrong_password_is_given_once(tmp_path: Path) -> None:
+    """sudo, which asks three times, gets a wrong password only once. After three wrong passwords
+    some machines lock the account (pam_faillock), and the right one would be refused, too.
+    """
+    folder = fake_user(tmp_path)
+    asks = 'asked=0; for each in 1 2 3; do "$SUDO_ASKPASS" >/dev/null && asked=$((asked + 1)); done'
+    (folder / "sudo").write_text(f'#!/bin/sh\n{asks}\necho "$asked incorrect" >&2; exit 1\n')
+    assert "refuses it for user admin: 1 incorrect\n" in as_root(BODY, "wrong", folder).stderr
+
+
 def test_wrong_sudo_password_lets_the_doctor_look_as_the_user(tmp_path: Path) -> None:
     """With a wrong password for sudo, a script that needs root only if possible, such as the
     doctor's, runs as the user and is told the reason.

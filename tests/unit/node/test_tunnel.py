@@ -5,10 +5,13 @@ import base64
 import json
 import os
 import shlex
-import socket
+import socketserver
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -90,22 +93,87 @@ def test_kubeconfig_names_no_path_of_this_machine() -> None:
     assert str(Path.home()) not in text
 
 
+def plugin_says(
+    folder: Path, host: str, path: str = os.environ["PATH"]
+) -> subprocess.CompletedProcess[str]:
+    """Run the plugin of a host's kubeconfig in a folder, with these folders of programs."""
+    plugin = tunnelled(KUBECONFIG, {**SPEC, "host": host})["users"][0]["user"]["exec"]
+    environment = {variable["name"]: variable["value"] for variable in plugin["env"]}
+    return subprocess.run(
+        [plugin["command"], *plugin["args"]],
+        cwd=folder,
+        env={"PATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+class Answers(socketserver.BaseRequestHandler):
+    """Answers each connection, as the API server does through a tunnel."""
+
+    def handle(self) -> None:
+        self.request.sendall(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+
+
+class Ends(socketserver.BaseRequestHandler):
+    """Ends each connection, as ssh does if the host cannot or must not make it."""
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """A server whose port can be used again at once."""
+
+    allow_reuse_address = True
+
+
+@contextmanager
+def tunnel(host: str, handler: type[socketserver.BaseRequestHandler]) -> Iterator[None]:
+    """Have a stand-in for the tunnel to a host at its port."""
+    with Server(("127.0.0.1", local_port(host, 22, "admin")), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield
+        server.shutdown()
+
+
 def test_plugin_works_in_any_folder_without_the_checkout(tmp_path: Path) -> None:
     """The kubeconfig's plugin works in any folder and without this project's files. If its port is
     open already, it starts no ssh.
     """
-    plugin = tunnelled(KUBECONFIG, SPEC)["users"][0]["user"]["exec"]
-    environment = {variable["name"]: variable["value"] for variable in plugin["env"]}
-    with socket.create_server(("127.0.0.1", local_port("10.1.2.3", 22, "admin"))):
-        done = subprocess.run(
-            [plugin["command"], *plugin["args"]],
-            cwd=tmp_path,
-            env={"PATH": os.environ["PATH"], **environment},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+    with tunnel("10.1.2.3", Answers):
+        done = plugin_says(tmp_path, "10.1.2.3")
     assert json.loads(done.stdout)["status"]["clientCertificateData"] == "the-certificate"
+
+
+@pytest.mark.parametrize(
+    ("host", "says", "is_forbidden"),
+    [
+        ("10.1.2.4", "channel 0: open failed: administratively prohibited: open failed", True),
+        ("10.1.2.5", "channel 0: open failed: connect failed: Connection refused", False),
+    ],
+)
+def test_host_that_forbids_tunnels_is_named(
+    tmp_path: Path, host: str, says: str, is_forbidden: bool
+) -> None:
+    """If the host's SSH server forbids tunnels, the plugin says so and what to do. Clients would
+    only say that the connection ended. An API server that does not run is no error of the plugin,
+    as its clients try again.
+    """
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    with tunnel(host, Ends):
+        done = plugin_says(tmp_path, host, f"{tmp_path}:{os.environ['PATH']}")
+    assert ("AllowTcpForwarding" in done.stderr) is is_forbidden
+    assert (done.returncode != 0) is is_forbidden
+    assert ("the-certificate" in done.stdout) is not is_forbidden
+
+
+def test_host_that_does_not_answer_holds_up_nobody(tmp_path: Path) -> None:
+    """The plugin does not wait for a host that does not say why a connection ended."""
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "ssh").chmod(0o755)
+    with tunnel("10.1.2.6", Ends):
+        done = plugin_says(tmp_path, "10.1.2.6", f"{tmp_path}:{os.environ['PATH']}")
+    assert "the-certificate" in done.stdout
 
 
 def test_program_of_the_tunnel_runs_on_older_pythons() -> None:

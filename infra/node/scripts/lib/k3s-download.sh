@@ -32,7 +32,8 @@ are gone from this host (docs/airgap.md)"
     https://*) protocol='=https' ;;
     *) protocol='=http,https' ;; # the settings allow it only with both checksums given
   esac
-  curl --fail --silent --show-error --location --proto "$protocol" --tlsv1.2 \
+  # For an http address, curl reads the name in lower case alone.
+  http_proxy="${HTTP_PROXY:-}" curl --fail --silent --show-error --location --proto "$protocol" --tlsv1.2 \
     --connect-timeout 15 --retry 3 --max-time 900 --speed-limit 1000 --speed-time 60 \
     --stderr "$SCRATCH/curl-says" --output "$2" "$1" 9>&- && return
   # If curl cannot read the address of a proxy, it prints the address with its password.

@@ -19,6 +19,9 @@ $FEATURES/features.d $FEATURES/source.d $FEATURES /etc/kubernetes
 /usr/libexec/kubernetes/kubelet-plugins /usr/libexec/kubernetes /usr/libexec"
 readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
 
+readonly POLICY=k3s-selinux # the package with k3s' rules for SELinux
+has_policy() { command -v rpm >/dev/null && rpm -q --quiet "$POLICY"; }
+
 # Records that the k3s of this host belongs to this program from now on. It also records which paths
 # exist already, so that they are not removed with k3s.
 record_ownership() {
@@ -28,6 +31,8 @@ record_ownership() {
     if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
 }before $path"; fi
   done
+  if has_policy; then before="$before${before:+
+}before $POLICY"; fi
   for path in $TOOLKIT $TOOLKIT_CONFIG $IF_EMPTY; do
     [ -e "$path" ] || before="$before${before:+
 }absent $path"
@@ -79,21 +84,35 @@ put_images() {
 }
 
 # Runs k3s' own installer, which writes the systemd unit and the uninstaller, and lets systemd read them
-# with the limits. It gets no proxy, because it would write the proxy into a file of its own, and lose it
-# at the next run.
+# with the limits. It gets the proxies only if it has to install the package for SELinux. Then it also
+# writes them into the unit's own file, where they would stay when the settings change, so that file is
+# emptied.
 run_installer() {
   put "$LIMITS" "$(limits)"
-  skip=true
+  skip=true exports=""
   if policy_missing; then
-    skip=binary # from the distribution's package manager
+    skip=binary exports=$(proxies_for_packages)
   fi
+  printf '%s\n' "$exports" >"$SCRATCH/proxies"
+  # shellcheck disable=SC2016 # the shell that env starts expands the arguments
   env -i PATH="$PATH" HOME=/root INSTALL_K3S_VERSION="$K3S_VERSION" \
     INSTALL_K3S_SKIP_DOWNLOAD="$skip" INSTALL_K3S_SKIP_START=true INSTALL_K3S_SYMLINK=skip \
     INSTALL_K3S_BIN_DIR="${BINARY%/*}" INSTALL_K3S_EXEC="$K3S_EXEC" \
-    sh "$SCRATCH/install.sh" </dev/null >"$SCRATCH/installer.log" 2>&1 || {
-    tail -n 15 "$SCRATCH/installer.log" | cut -c 1-300 >&2
+    sh -c '. "$1"; exec sh "$2"' sh "$SCRATCH/proxies" "$SCRATCH/install.sh" \
+    </dev/null >"$SCRATCH/installer.log" 2>&1 || {
+    tail -n 15 "$SCRATCH/installer.log" | cut -c 1-300 | sed 's#://[^/]*@#://[secret]@#g' >&2
     fail "k3s' installer failed"
   }
+  [ -z "$exports" ] || : >"$UNIT.env"
   note unit "$(sha256_of "$UNIT")"
   note limits set
+}
+
+# Prints lines for a shell that export the proxies. dnf and zypper read the names in lower case.
+proxies_for_packages() {
+  for name in $PROXIES; do
+    eval "value=\${$name:-}"
+    [ -z "$value" ] || printf "export %s='%s'\n" "$(echo "$name" | tr '[:upper:]' '[:lower:]')" \
+      "$(printf '%s' "$value" | sed "s/'/'\\\\''/g")"
+  done
 }

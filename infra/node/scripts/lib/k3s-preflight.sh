@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Checks the host before anything of k3s is changed. Needs lib/k3s.sh.
+# Checks the host before anything of k3s is changed. Needs lib/k3s.sh and lib/k3s-files.sh.
 readonly API_PORT=6443 ETCD_PORTS='2379 2380 2381 2382'
 readonly MIN_FREE_MIB=512 # the binary, what it unpacks, and the new binary beside the old one
 
@@ -19,6 +19,7 @@ preflight() {
     command -v "$tool" >/dev/null || fail "$tool is missing on this host: install it"
   done
   refuse_k3s_of_others
+  host_name
   if [ ! -e "$OWNERSHIP_FILE" ] && [ -n "$(ls -A /var/lib/kubelet 2>/dev/null)" ]; then
     fail "/var/lib/kubelet is not empty: another Kubernetes is or was on this host; remove it first"
   fi
@@ -32,6 +33,17 @@ preflight() {
       fail "port $port of this host is taken by $owner; k3s' etcd needs it"
     fi
   done
+}
+
+# Checks the host name of the first machine. k3s makes the name of its node of it, in lower case. With a name
+# that no node can have, k3s would run without a node.
+host_name() {
+  [ "$K3S_ROLE" = k3s ] || return 0
+  name=$(uname -n | tr '[:upper:]' '[:lower:]')
+  echo "$name" | grep -qxE '[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*' &&
+    [ "${#name}" -le 63 ] && return
+  fail "the host name $(uname -n) of this host cannot be the name of a node: Kubernetes takes letters, digits, \
+- and . there, and at most 63 characters. Give the host another one: hostnamectl set-hostname NAME"
 }
 
 # Refuses files of k3s' settings that this program did not make. When k3s is removed, all such files are
@@ -98,7 +110,7 @@ images_mib() {
 
 policy_missing() { # SELinux needs the package of k3s' own rules
   [ -x "$(command -v getenforce)" ] && [ "$(getenforce)" != Disabled ] &&
-    ! rpm -q --quiet k3s-selinux
+    ! has_policy
 }
 
 # Checks the network interface that the settings name. k3s itself would only look for it when it starts,

@@ -46,9 +46,16 @@ what is in there. See who uses it (fuser -vm '$mounted'), let them end, unmount 
 umount -l where nobody is seen), and run the same command of pulumi again"
 }
 
+# The uninstaller also removes the package for SELinux by `yum`, or by another package manager if there is
+# no such command. If the package was there before, a `yum` that does nothing is put in front.
 run_uninstaller() {
   [ -x "$UNINSTALLER" ] || return 0
-  "$UNINSTALLER" </dev/null >/run/disttrain-uninstall.log 2>&1 9>&- || {
+  path=$PATH
+  if was_there_before "$POLICY"; then
+    { mkdir -p "$SCRATCH/bin" && printf '#!/bin/sh\n' >"$SCRATCH/bin/yum" &&
+      chmod 755 "$SCRATCH/bin/yum" && path=$SCRATCH/bin:$PATH; } || true
+  fi
+  PATH=$path "$UNINSTALLER" </dev/null >/run/disttrain-uninstall.log 2>&1 9>&- || {
     tail -n 15 /run/disttrain-uninstall.log | cut -c 1-300
     echo "k3s' uninstaller ended with an error; going on"
   }

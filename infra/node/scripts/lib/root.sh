@@ -6,28 +6,35 @@
 # Makes a helper program that prints the password. The program reads it from its environment and does
 # not contain it. It has to be in a folder where programs can be run, and many machines have /tmp
 # mounted noexec, so several folders are tried. Fails if none works; `tried` then names them all.
+# sudo asks three times. The helper answers each sudo once, because a machine may lock the account
+# after three wrong passwords.
 make_askpass() {
   tried=""
-  trap 'rm -f "$askpass"' EXIT
+  trap 'rm -rf "$askpass_folder"' EXIT
   trap 'exit 1' HUP INT PIPE TERM # the connection has ended, so nobody reads the output
   for folder in "${TMPDIR:-/tmp}" /dev/shm /var/tmp "${HOME:-/}"; do
     tried="$tried $folder"
-    askpass=$(mktemp "$folder/disttrain.XXXXXX" 2>/dev/null) || continue
+    askpass_folder=$(mktemp -d "$folder/disttrain.XXXXXX" 2>/dev/null) || continue
+    askpass=$askpass_folder/askpass
+    # shellcheck disable=SC2016 # the helper expands the variables
+    printf '%s\n' '#!/bin/sh' '[ "$(cat "$0.asked" 2>/dev/null)" != "$PPID" ] || exit 1' \
+      'echo "$PPID" >"$0.asked"' 'printf "%s\n" "$SUDO_PASSWORD"' >"$askpass"
     chmod 700 "$askpass"
-    # shellcheck disable=SC2016 # the variable is for the helper to expand
-    printf '#!/bin/sh\nprintf "%%s\\n" "$SUDO_PASSWORD"\n' >"$askpass"
     [ "$(SUDO_PASSWORD=runs "$askpass" 2>/dev/null)" != runs ] || return 0
-    rm -f "$askpass"
+    rm -rf "$askpass_folder"
   done
-  askpass=""
+  askpass="" askpass_folder=""
   return 1
 }
 
 # Finds out how this user becomes root. Fails if it cannot, with the reason in root_problem.
 prepare_root() {
-  root_problem="" sudo_option="" askpass=""
+  root_problem="" sudo_option="" askpass="" askpass_folder=""
   [ "$(id -u)" != 0 ] || return 0
-  if [ -z "${SUDO_PASSWORD:-}" ]; then
+  if ! command -v sudo >/dev/null; then
+    root_problem="sudo is not installed on this host"
+    return 1
+  elif [ -z "${SUDO_PASSWORD:-}" ]; then
     sudo_option=-n
   else
     sudo_option=-A
@@ -47,7 +54,9 @@ of the folders$tried (mounted noexec, full, or missing)"
 # Does what prepare_root does, and ends the program if this user cannot become root.
 require_root() {
   prepare_root && return 0
-  if [ -n "${SUDO_PASSWORD:-}" ] && [ -z "$askpass" ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "user $(id -un) of this host is not root, and $root_problem: install it there, or let root log in" >&2
+  elif [ -n "${SUDO_PASSWORD:-}" ] && [ -z "$askpass" ]; then
     echo "sudoPassword: $root_problem. Let user $(id -un) of this host run programs in one of them" >&2
   elif [ -n "${SUDO_PASSWORD:-}" ]; then
     echo "sudoPassword: sudo of this host refuses it for user $(id -un): $root_problem" >&2
