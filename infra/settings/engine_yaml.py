@@ -11,7 +11,8 @@ import re
 from typing import Any
 
 import yaml
-from yaml.nodes import ScalarNode
+from yaml.constructor import ConstructorError
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 # Pulumi.yaml is read at each preview. The loader in C, which PyYAML's wheels have, takes 4 ms, and
 # the one in Python 40 ms.
@@ -31,13 +32,50 @@ _FORMS = (
 )
 
 
+class RepeatedKeyError(ConstructorError):
+    """A mapping has a key twice, which the engine refuses. PyYAML would take the last value.
+
+    The `context_mark` of the error is where the key is first, and the `problem_mark` where it is
+    again.
+    """
+
+
 def load_as_engine(text: str) -> Any:
     """Return the content of a YAML text.
 
     Raises:
+        RepeatedKeyError: a mapping has a key twice.
         yaml.YAMLError: the text is not YAML.
     """
-    return yaml.load(text, _LOADER)
+    loader = _LOADER(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        # This comes before the content is made, because `<<` then copies keys into the mappings.
+        _refuse_repeated_keys(node)
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _refuse_repeated_keys(whole: Node) -> None:
+    """Raise RepeatedKeyError if a mapping in this node has a key twice."""
+    todo, seen = [whole], set[int]()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:  # An anchor stands in several places, even inside itself.
+            continue
+        seen.add(id(node))
+        if isinstance(node, SequenceNode):
+            todo += node.value
+        elif isinstance(node, MappingNode):
+            first = dict[str, Node]()
+            for key, value in node.value:
+                todo.append(value)
+                if isinstance(key, ScalarNode) and first.setdefault(key.value, key) is not key:
+                    marks = first[key.value].start_mark, key.start_mark
+                    raise RepeatedKeyError(None, marks[0], f"{key.value} is given twice", marks[1])
 
 
 def _integer(loader: Any, node: ScalarNode) -> int:
