@@ -11,7 +11,6 @@ import re
 from typing import Any
 
 import yaml
-from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 # Pulumi.yaml is read at each preview. The loader in C, which PyYAML's wheels have, takes 4 ms, and
@@ -32,12 +31,13 @@ _FORMS = (
 )
 
 
-class RepeatedKeyError(ConstructorError):
-    """A mapping has a key twice, which the engine refuses. PyYAML would take the last value.
+class RepeatedKeyError(yaml.YAMLError):
+    """A mapping has a key twice, which the engine refuses. PyYAML would take the last value."""
 
-    The `context_mark` of the error is where the key is first, and the `problem_mark` where it is
-    again.
-    """
+    def __init__(self, first: ScalarNode, second: ScalarNode):
+        self.key = str(first.value)
+        self.lines = first.start_mark.line + 1, second.start_mark.line + 1
+        super().__init__(f"{self.key} is given twice, in lines {self.lines[0]} and {self.lines[1]}")
 
 
 def load_as_engine(text: str) -> Any:
@@ -70,12 +70,11 @@ def _refuse_repeated_keys(whole: Node) -> None:
         if isinstance(node, SequenceNode):
             todo += node.value
         elif isinstance(node, MappingNode):
-            first = dict[str, Node]()
+            keys = dict[str, ScalarNode]()
             for key, value in node.value:
                 todo.append(value)
-                if isinstance(key, ScalarNode) and first.setdefault(key.value, key) is not key:
-                    marks = first[key.value].start_mark, key.start_mark
-                    raise RepeatedKeyError(None, marks[0], f"{key.value} is given twice", marks[1])
+                if isinstance(key, ScalarNode) and keys.setdefault(key.value, key) is not key:
+                    raise RepeatedKeyError(keys[key.value], key)
 
 
 def _integer(loader: Any, node: ScalarNode) -> int:

@@ -73,11 +73,9 @@ def _configuration(file: Path) -> dict[str, Any]:
     try:
         content: object = load_as_engine(text)
     except RepeatedKeyError as error:
-        first, second = error.context_mark, error.problem_mark
-        assert first, error
-        assert second, error
+        first, second = error.lines
         raise ValueError(
-            f"{file}: {error.problem}, in lines {first.line + 1} and {second.line + 1}, and Pulumi "
+            f"{file}: {error.key} is given twice, in lines {first} and {second}, and Pulumi "
             "refuses that. Remove one of the two."
         ) from None
     except yaml.MarkedYAMLError as error:
