@@ -277,12 +277,12 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         ),
         "starting",
         "waiting for node 1; pod train-singlepod-x was killed for lack of memory (OOMKilled): "
-        "raise memoryLimitPerRank",
+        "give each rank more memory (memoryLimitPerRank",
     ),
     "its pods are killed for lack of memory again and again": (
         Seen(RECORD, job(), [pod(containerStatuses=[out_of_memory({"waiting": {}}, 4)])], {}),
         "failing",
-        "was started 5 times and killed for lack of memory (OOMKilled): raise memoryLimit",
+        "was started 5 times and killed for lack of memory (OOMKilled): give each ",
     ),
     "it has failed, as its pod was killed for lack of memory": (
         Seen(
