@@ -152,7 +152,7 @@ def test_server_is_up_when_its_member_votes(tmp_path: Path) -> None:
     ("pods", "limit"),
     [("120\n\n3720\n30\n", "3780s"), ("30\n", "180s"), ("", "180s"), (None, "180s")],
 )
-def test_drain_waits_as_long_as_pods_may_save(tmp_path: Path, pods: str | None, limit: str) -> None:
+def test_drain_waits_for_long_saves(tmp_path: Path, pods: str | None, limit: str) -> None:
     """A drain waits a minute longer than the pods of the machine may take to end. That is more than
     `terminationGraceSeconds` if they have a mirror, or are of a stack with another setting. It used
     to go on before, and k3s was removed under pods that still copied a checkpoint.

@@ -237,7 +237,7 @@ def test_other_authorities_restart_k3s_on_every_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["node-gpu2-k3s", "cluster-k3s"])
-def test_removal_of_k3s_has_time_for_saves(name: str, tmp_path: Path) -> None:
+def test_k3s_removal_waits_for_saves(name: str, tmp_path: Path) -> None:
     """The engine does not end the removal of a k3s while pods still save. The setting
     `terminationGraceSeconds` may be longer than the ten or twenty minutes that it used to have.
     """

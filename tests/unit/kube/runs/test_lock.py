@@ -99,7 +99,7 @@ def test_lock_that_is_still_ours_is_renewed(server: Leases, lock: Lock) -> None:
     assert server.version > before
 
 
-def test_lock_is_renewed_after_a_failed_login(
+def test_lock_outlives_a_failed_login(
     server: Leases, lock: Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lock is renewed again after the credential plugin has failed once, for example because
