@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from cli.stack_outputs import RunPlace, VolumePlace
 from infra.kube.api_server.api import Api
 from infra.kube.files.task_pod import TaskPod
-from infra.kube.objects import is_running
+from infra.kube.objects import Json, is_running, part, parts
+from infra.kube.say import last_line, shorten
 
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
@@ -63,3 +64,24 @@ def pod_is_running(api: Api, path: str) -> bool:
     """Whether the pod at this path of the API exists, and its phase is Running."""
     item = api.get(path)
     return item is not None and is_running(item)
+
+
+def why_it_ended(pod: Json | None) -> str:
+    """Say why a pod has ended: what Kubernetes says, and the last line of its log after an error.
+
+    This function is pure.
+
+    Args:
+        pod: the pod, as the API server returned it; None if it is gone.
+    """
+    if pod is None:
+        return "somebody has deleted it"
+    status = part(pod, "status")
+    words = [str(status.get(key) or "") for key in ("reason", "message")]
+    for container in parts(status, "containerStatuses"):
+        ended = part(container, "state", "terminated")
+        if ended:
+            words.append(f"{ended.get('reason') or 'Error'} (exit code {ended.get('exitCode')})")
+            # Kubernetes copies the end of the log into this message (terminationMessagePolicy).
+            words.append(last_line(str(ended["message"])) if ended.get("message") else "")
+    return shorten(": ".join(filter(None, words))) or "Kubernetes gives no reason"

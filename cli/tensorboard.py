@@ -10,7 +10,7 @@ from cli.endings import end_in_order
 from cli.port_option import add_port, check_port, port_to_have
 from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
-from cli.stack_pod import pod_is_running, stack_pod
+from cli.stack_pod import pod_is_running, stack_pod, why_it_ended
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.port_forward import LOOPBACK, check_right, forwarded
 from infra.kube.errors import TaskError
@@ -60,6 +60,8 @@ def serve(api: Api, place: VolumePlace, local_port: int) -> int:
     """
     with ExitStack() as stack:
         path = stack.enter_context(running(api, board_pod(place)))
+        if not pod_is_running(api, path):  # No port of such a pod can be forwarded.
+            raise TaskError(_ended(api, path))
         check_right(api, path, PORT)
         with port_to_have(local_port):
             port = stack.enter_context(forwarded(place.access, path, PORT, local_port))
@@ -68,7 +70,7 @@ def serve(api: Api, place: VolumePlace, local_port: int) -> int:
         print(f"TensorBoard is at {address}; Ctrl-C ends it", flush=True)
         while pod_is_running(api, path):
             time.sleep(2)
-    raise TaskError("the pod of TensorBoard has ended")
+        raise TaskError(_ended(api, path))
 
 
 def wait_until_it_answers(api: Api, path: str, address: str) -> None:
@@ -84,9 +86,17 @@ def wait_until_it_answers(api: Api, path: str, address: str) -> None:
                 return
         except (urllib.error.URLError, OSError) as reason:
             if not pod_is_running(api, path):
-                raise TaskError("the pod of TensorBoard has ended") from None
+                raise TaskError(_ended(api, path)) from None
             if time.monotonic() > end:
                 raise TaskError(
                     f"waited {START_SECONDS} s for TensorBoard to answer ({reason})"
                 ) from None
         time.sleep(0.5)
+
+
+def _ended(api: Api, path: str) -> str:
+    """Return the text of the error about a pod that does not run any more."""
+    return (
+        f"the pod of TensorBoard has ended: {why_it_ended(api.get(path))}. Run ./disttrain "
+        "tensorboard again; what it shows is still on the volume"
+    )

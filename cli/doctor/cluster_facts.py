@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from cli.facts import Facts, NotSeenError
+from infra.kube.quantity import whole
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def nodes_of(facts: Facts, selector: Collection[str] = ()) -> list[Node]:
             conditions=tuple(conditions.split()),
             cordoned=bool(cordoned),
             taints=tuple(taints.split()),
-            gpus_offered=_number(offered),
+            gpus_offered=whole(offered),
             gpu_count=_number(count),
             gpu_replicas=_number(replicas, default=1),
             mig_strategy=strategy,

@@ -39,11 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(
         dest="action", metavar="[COMMAND]", title="commands; without one, the runs are listed"
     )
-    text = "delete runs from the volume, permanently"
-    delete = commands.add_parser("delete", help=text, description=text)
+
+    def add_command(name: str, text: str, example: str) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name,
+            help=text,
+            description=text,
+            epilog=f"example: ./disttrain runs {name} {example}",
+            formatter_class=parser.formatter_class,
+        )
+
+    delete = add_command("delete", "delete runs from the volume, permanently", "old-one old-two")
     delete.add_argument("--yes", action="store_true", help="do not ask to type each name")
     text = "show the last metrics of runs, and draw their losses"
-    compare = commands.add_parser("compare", help=text, description=text)
+    compare = add_command("compare", text, "dev multipod --to losses.svg")
     compare.add_argument(
         "--to", default="", metavar="FILE.svg", help="draw the losses into this file"
     )

@@ -10,7 +10,7 @@ from datetime import datetime
 from cli.pod_facts import has_begun
 from cli.status.progress import Progress, last_words, read_progress
 from infra.kube.objects import Json, is_running, part, parts
-from infra.kube.pods.report import RAISE_MEMORY, describe_pods, lack_of_memory, report_pod
+from infra.kube.pods.report import MORE_MEMORY, describe_pods, lack_of_memory, report_pod
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Record
 from infra.kube.runs.busy import COMING_UP_SECONDS, NOT_THERE
@@ -113,7 +113,7 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
     """
     state, detail, since = _state(seen, now)
     record = seen.record
-    if state in MAY_LACK_MEMORY and RAISE_MEMORY not in detail:
+    if state in MAY_LACK_MEMORY and MORE_MEMORY not in detail:
         detail = _joined(detail, lack_of_memory(list(seen.pods)))
     return RunStatus(
         stack=record.stack,

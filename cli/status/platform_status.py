@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from cli.status.node_findings import NodeFinding
 from cli.status.storage import Claim
 from infra.kube.objects import Json, has_ended, is_true, machine_of, name_of, part, parts
+from infra.kube.quantity import whole
 from infra.names import GPU_RESOURCE
 
 GPUS = re.compile(rf"{re.escape(GPU_RESOURCE)}(\.shared)?$|nvidia\.com/mig-")
@@ -87,4 +88,4 @@ def _gpus(resources: Json) -> int:
     Names that begin with nvidia.com/ are not enough, because other devices have such names too, for
     instance the network cards of NVIDIA's Network Operator.
     """
-    return sum(int(count) for name, count in resources.items() if GPUS.match(str(name)))
+    return sum(whole(count) for name, count in resources.items() if GPUS.match(str(name)))

@@ -22,6 +22,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, machine_of, name_of, part
 from infra.kube.paths import NODES, pod_path
+from infra.kube.quantity import whole
 from infra.names import GPU_RESOURCE, HOSTNAME_LABEL
 
 MOST_AT_ONCE = 8
@@ -60,7 +61,7 @@ def nodes_to_test(
         name, labels = name_of(node), part(node, "metadata", "labels")
         if any(labels.get(key) != value for key, value in selector.items()):
             continue
-        offered = int(part(node, "status", "allocatable").get(GPU_RESOURCE) or 0)
+        offered = whole(part(node, "status", "allocatable").get(GPU_RESOURCE))
         free = offered - held.get(name, 0)
         if not is_true(node, "Ready"):
             found.append(NodeToTest(name, problem="it is not Ready", is_fault=True))

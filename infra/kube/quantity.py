@@ -30,3 +30,14 @@ def amount(quantity: str) -> float:
         )
     number = float(found[1] or found[2]) * _UNITS[unit]
     return max(-_MOST, min(_MOST, number))
+
+
+def whole(quantity: object) -> int:
+    """The whole number of devices that a quantity stands for, such as 1000 for `1k`; 0 for None.
+
+    Kubernetes writes a number of devices without its thousands: `1k` for 1000 time slices.
+
+    Raises:
+        ValueError: as for `amount`.
+    """
+    return int(amount(str(quantity or 0)))

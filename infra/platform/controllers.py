@@ -129,9 +129,6 @@ class Controller(pulumi.ComponentResource):
     4. delete the namespace.
     """
 
-    release_name: pulumi.Output[str]
-    """Name of the controller. It becomes known when the controller answers."""
-
     def __init__(
         self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -182,7 +179,7 @@ class Controller(pulumi.ComponentResource):
         # The job names what is installed, so that the command waits again for another version, and
         # for one in a namespace that was made again.
         identity = {**identity, "namespace_uid": uid_of(namespace)}
-        answers = kube_command(
+        kube_command(
             f"{name}-open",
             "open-controller",
             connection,
@@ -190,8 +187,7 @@ class Controller(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=installed),
             limit_seconds=LIMIT_SECONDS,
         )
-        self.release_name = answers.stdout.apply(lambda _: kind.name)
-        self.register_outputs({"releaseName": self.release_name})
+        self.register_outputs({})
 
     def _install(
         self, name: str, args: ControllerArgs, *after: pulumi.Resource

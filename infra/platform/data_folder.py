@@ -44,8 +44,6 @@ class DataFolder(pulumi.ComponentResource):
     the data of a stack whose settings now say that the data are kept.
     """
 
-    path: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: DataFolderArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -68,5 +66,4 @@ class DataFolder(pulumi.ComponentResource):
             ),
             child_options(self, opts),
         )
-        self.path = pulumi.Output.from_input(path)
-        self.register_outputs({"path": self.path})
+        self.register_outputs({})

@@ -50,8 +50,6 @@ class DataVolume(pulumi.ComponentResource):
     Deleting this component does not touch the data.
     """
 
-    claim_name: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: DataVolumeArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -94,8 +92,7 @@ class DataVolume(pulumi.ComponentResource):
             if manifest["kind"] == "PersistentVolumeClaim":
                 opts.hooks = freed
             after.append(kubernetes_object(f"{name}-{role}", labelled(manifest, args), opts))
-        self.claim_name = pulumi.Output.from_input(args.storage.claim)
-        self.register_outputs({"claimName": self.claim_name})
+        self.register_outputs({})
 
 
 def labelled(manifest: Manifest, args: DataVolumeArgs) -> Manifest:

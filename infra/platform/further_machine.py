@@ -13,6 +13,7 @@ from pulumi_command import local
 from infra.kube_command import PYTHON
 from infra.node.agent import scripts
 from infra.node.k3s_observation import K3sObservation
+from infra.platform.guards import LONGEST_SAVE_SECONDS
 from infra.platform.k3s_state import not_asked, not_shown
 from infra.platform.of_machine import of_machine
 from infra.settings import HostSettings, NodeSettings
@@ -123,7 +124,9 @@ class FurtherMachine(pulumi.ComponentResource):
         ours = pulumi.ResourceOptions(
             parent=self,
             delete_before_replace=True,
-            custom_timeouts=pulumi.CustomTimeouts(create="25m", update="25m", delete="20m"),
+            custom_timeouts=pulumi.CustomTimeouts(
+                create="25m", update="25m", delete=f"{LONGEST_SAVE_SECONDS}s"
+            ),
         )
         return local.Command(
             name,

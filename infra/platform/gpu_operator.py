@@ -79,9 +79,6 @@ class GpuOperator(pulumi.ComponentResource):
     CRDs removes those that came with the operator, and what the operator wrote on nodes.
     """
 
-    release_name: pulumi.Output[str | None]
-    """Name of the Helm release."""
-
     def __init__(
         self, name: str, args: GpuOperatorArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -99,8 +96,7 @@ class GpuOperator(pulumi.ComponentResource):
         self.release = self._release(name, args, after)
         self._watch(name, args, after)
         self._await(name, args)
-        self.release_name = self.release.field("name")
-        self.register_outputs({"releaseName": self.release_name})
+        self.register_outputs({})
 
     def _namespace(
         self, name: str, args: GpuOperatorArgs, guard: pulumi.Resource

@@ -41,9 +41,6 @@ class DestroyGuard(pulumi.ComponentResource):
     refuses, nothing has been deleted.
     """
 
-    guarded: pulumi.Output[str]
-    """Name of the platform's namespace."""
-
     def __init__(
         self, name: str, args: GuardArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -64,8 +61,7 @@ class DestroyGuard(pulumi.ComponentResource):
             },
             child_options(self, opts),
         )
-        self.guarded = pulumi.Output.from_input(args.connection.namespace)
-        self.register_outputs({"guarded": self.guarded})
+        self.register_outputs({})
 
 
 LONGEST_SAVE_SECONDS = 86400
@@ -98,9 +94,6 @@ class TaskPods(pulumi.ComponentResource):
     lost, the task names that machine.
     """
 
-    removed_from: pulumi.Output[str]
-    """Name of the namespace."""
-
     def __init__(
         self, name: str, args: TaskPodsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -116,5 +109,4 @@ class TaskPods(pulumi.ComponentResource):
             child_options(self, opts),
             limit_seconds=LONGEST_SAVE_SECONDS,
         )
-        self.removed_from = pulumi.Output.from_input(args.connection.namespace)
-        self.register_outputs({"removedFrom": self.removed_from})
+        self.register_outputs({})

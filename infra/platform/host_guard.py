@@ -125,9 +125,6 @@ class HostGuard(pulumi.ComponentResource):
     by then.
     """
 
-    guarded: pulumi.Output[str]
-    """Name of the platform's namespace."""
-
     def __init__(
         self, name: str, args: HostGuardArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -145,5 +142,4 @@ class HostGuard(pulumi.ComponentResource):
             Script("k3s-guard.sh", variables, replace_on_another_host=True),
             child_options(self, opts),
         )
-        self.guarded = pulumi.Output.from_input(args.namespace)
-        self.register_outputs({"guarded": self.guarded})
+        self.register_outputs({})

@@ -16,6 +16,7 @@ from infra.node.tunnel_kubeconfig import tunnelled
 from infra.platform.airgap_files import bundle_variables
 from infra.platform.cluster_args import ClusterArgs
 from infra.platform.cluster_generation import ClusterGeneration
+from infra.platform.guards import LONGEST_SAVE_SECONDS
 from infra.platform.k3s_state import K3sState, k3s_state
 from infra.platform.k3s_variables import k3s_variables, server_variables
 from infra.platform.of_machine import of_machine
@@ -71,7 +72,9 @@ class K3s:
             pulumi.ResourceOptions.merge(
                 opts,
                 pulumi.ResourceOptions(
-                    custom_timeouts=pulumi.CustomTimeouts(create="15m", update="15m", delete="10m")
+                    custom_timeouts=pulumi.CustomTimeouts(
+                        create="15m", update="15m", delete=f"{LONGEST_SAVE_SECONDS}s"
+                    )
                 ),
             ),
         )

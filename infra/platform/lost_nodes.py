@@ -22,15 +22,12 @@ class LostNodes(pulumi.ComponentResource):
     The pod may read nodes, and may end pods in its namespace.
     """
 
-    program_hash: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: ProgramArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:LostNodes", name, {}, opts)
         LOST_NODES.make(self, name, args, rights(args), ("deployment", deployment(args)), opts)
-        self.program_hash = pulumi.Output.from_input(PROGRAM.hash)
-        self.register_outputs({"programHash": self.program_hash})
+        self.register_outputs({})
 
 
 def rights(args: ProgramArgs) -> list[tuple[str, Manifest]]:

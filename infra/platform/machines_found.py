@@ -62,6 +62,6 @@ def check_answers(
         raise pulumi.RunError(
             "hostGone: true cannot be used with these machines of nodes, which do not answer "
             f"either: {', '.join(silent)}. `pulumi destroy` could not take k3s from them. Nothing "
-            "was changed. Set `gone: true` at the place of each that is lost, and let the others "
-            "answer first."
+            "was changed. Set `gone: true` in the item of each machine that is lost, and let the "
+            "others answer first."
         )

@@ -74,9 +74,6 @@ class Monitoring(pulumi.ComponentResource):
     Before they are made, a task checks whether the cluster serves these kinds.
     """
 
-    monitored: pulumi.Output[str]
-    """Name of the namespace whose pods Prometheus reads."""
-
     def __init__(
         self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -120,8 +117,7 @@ class Monitoring(pulumi.ComponentResource):
             kubernetes_object(f"{name}-receiver", receiver, after)
         board = {**about, "name": f"{NAME}-dashboard"}
         kubernetes_object(f"{name}-dashboard", dashboard_config_map(board), child)
-        self.monitored = pulumi.Output.from_input(connection.namespace)
-        self.register_outputs({"monitored": self.monitored})
+        self.register_outputs({})
 
 
 def webhook_secret(webhook: AlertWebhook, about: dict[str, Any]) -> Manifest:

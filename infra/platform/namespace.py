@@ -59,7 +59,6 @@ class Namespace(pulumi.ComponentResource):
 
     uid: pulumi.Output[str]
     """The uid of the namespace. It changes if the namespace was deleted by hand and made again."""
-    namespace_name: pulumi.Output[str]
 
     def __init__(
         self, name: str, args: NamespaceArgs, opts: pulumi.ResourceOptions | None = None
@@ -87,8 +86,7 @@ class Namespace(pulumi.ComponentResource):
                 pulumi.ResourceOptions.merge(after, retained),
             )
             self.uid = uid_of(made)
-        self.namespace_name = pulumi.Output.from_input(connection.namespace)
-        self.register_outputs({"namespaceName": self.namespace_name, "uid": self.uid})
+        self.register_outputs({"uid": self.uid})
 
 
 def _job(args: NamespaceArgs) -> dict[str, Any]:

@@ -25,9 +25,6 @@ class NamespaceGuard(pulumi.ComponentResource):
     for an `up` that removes only this part.
     """
 
-    guarded: pulumi.Output[str]
-    """Name of the namespace."""
-
     def __init__(
         self, name: str, args: NamespaceGuardArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -39,5 +36,4 @@ class NamespaceGuard(pulumi.ComponentResource):
             {"own_namespaces": [args.namespace.fields()]},
             child_options(self, opts),
         )
-        self.guarded = pulumi.Output.from_input(args.namespace.name)
-        self.register_outputs({"guarded": self.guarded})
+        self.register_outputs({})

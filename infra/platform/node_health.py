@@ -47,15 +47,12 @@ class NodeHealth(pulumi.ComponentResource):
     their namespace.
     """
 
-    program_hash: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: NodeHealthArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:NodeHealth", name, {}, opts)
         HEALTH.make(self, name, args, rights(args), ("daemon-set", daemon_set(args)), opts)
-        self.program_hash = pulumi.Output.from_input(PROGRAM.hash)
-        self.register_outputs({"programHash": self.program_hash})
+        self.register_outputs({})
 
 
 def rights(args: NodeHealthArgs) -> list[tuple[str, Manifest]]:

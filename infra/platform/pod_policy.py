@@ -84,8 +84,6 @@ def binding(args: PodPolicyArgs) -> dict[str, Any]:
 class PodPolicy(pulumi.ComponentResource):
     """The policy and its binding to the platform's namespace."""
 
-    policy_name: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: PodPolicyArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -94,5 +92,4 @@ class PodPolicy(pulumi.ComponentResource):
         rules = kubernetes_object(f"{name}-rules", policy(args), child)
         bound = pulumi.ResourceOptions(parent=self, depends_on=[rules])
         kubernetes_object(f"{name}-binding", binding(args), bound)
-        self.policy_name = pulumi.Output.from_input(policy_name(args.namespace))
-        self.register_outputs({"policyName": self.policy_name})
+        self.register_outputs({})

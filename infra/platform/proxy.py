@@ -126,8 +126,6 @@ def ca_config_map_name(bundle: str) -> str:
 class ProxyConfig(pulumi.ComponentResource):
     """The ConfigMap and the Secret `proxy-config`, and the certificates, if there are any."""
 
-    config_map_name: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: ProxyConfigArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -137,5 +135,4 @@ class ProxyConfig(pulumi.ComponentResource):
         kubernetes_object(f"{name}-secret", proxy_secret(args), child)
         if args.proxy.ca_bundle:
             kubernetes_object(f"{name}-ca", ca_config_map(args), child)
-        self.config_map_name = pulumi.Output.from_input(PROXY_CONFIG)
-        self.register_outputs({"configMapName": self.config_map_name})
+        self.register_outputs({})

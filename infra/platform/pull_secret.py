@@ -23,16 +23,12 @@ class PullSecretArgs:
 class PullSecret(pulumi.ComponentResource):
     """A Secret of type `kubernetes.io/dockerconfigjson`, for pods of this platform."""
 
-    secret_name: pulumi.Output[str]
-    """Name of the Secret."""
-
     def __init__(
         self, name: str, args: PullSecretArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:PullSecret", name, {}, opts)
         kubernetes_object(f"{name}-secret", pull_secret(args), child_options(self, opts))
-        self.secret_name = pulumi.Output.from_input(args.secret)
-        self.register_outputs({"secretName": self.secret_name})
+        self.register_outputs({})
 
 
 def pull_secret(args: PullSecretArgs) -> Manifest:

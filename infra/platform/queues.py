@@ -211,9 +211,6 @@ class Queues(pulumi.ComponentResource):
     made. The queue is only removed when there is no work in it.
     """
 
-    queue_name: pulumi.Output[str]
-    """Name of the LocalQueue."""
-
     def __init__(
         self, name: str, args: QueuesArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -247,8 +244,7 @@ class Queues(pulumi.ComponentResource):
             queue,
             pulumi.ResourceOptions(parent=self, depends_on=made),
         )
-        self.queue_name = pulumi.Output.from_input(settings.name)
-        self.register_outputs({"queueName": self.queue_name})
+        self.register_outputs({})
 
     def _make(
         self, name: str, manifest: Manifest, seen: QueuesSeen, after: pulumi.Resource

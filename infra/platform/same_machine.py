@@ -27,17 +27,13 @@ class SameMachine(pulumi.ComponentResource):
     finds them.
     """
 
-    looked_for: pulumi.Output[str]
-    """The kubeconfig with which the cluster was asked."""
-
     def __init__(
         self, name: str, args: SameMachineArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:SameMachine", name, {}, opts)
         child = child_options(self, opts)
         kube_command(f"{name}-look", "same-machine", args.connection, {}, child)
-        self.looked_for = args.connection.kubeconfig
-        self.register_outputs({"lookedFor": self.looked_for})
+        self.register_outputs({})
 
 
 def make_same_machine_check(

@@ -63,13 +63,10 @@ def viewer_role(args: ViewersArgs) -> dict[str, Any]:
 class Viewers(pulumi.ComponentResource):
     """The ClusterRole. This program binds it to nobody."""
 
-    role_name: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: ViewersArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:Viewers", name, {}, opts)
         child = child_options(self, opts)
         kubernetes_object(f"{name}-role", viewer_role(args), child)
-        self.role_name = pulumi.Output.from_input(viewer_role_name(args.namespace))
-        self.register_outputs({"roleName": self.role_name})
+        self.register_outputs({})

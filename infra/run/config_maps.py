@@ -39,15 +39,12 @@ class RunConfigMap(pulumi.ComponentResource):
     If the content changes, a new ConfigMap is made. So pods never see a change of a file in use.
     """
 
-    config_map_name: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: RunConfigMapArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:RunConfigMap", name, {}, opts)
         kubernetes_object(f"{name}-config-map", config_map(args), child_options(self, opts))
-        self.config_map_name = pulumi.Output.from_input(args.config_map)
-        self.register_outputs({"configMapName": self.config_map_name})
+        self.register_outputs({})
 
 
 def config_map(args: RunConfigMapArgs) -> Manifest:

@@ -46,8 +46,6 @@ class DatasetJob(pulumi.ComponentResource):
     again.
     """
 
-    job_name: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: DatasetArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -76,5 +74,4 @@ class DatasetJob(pulumi.ComponentResource):
             dataset_job(args.job),
             pulumi.ResourceOptions(parent=self, depends_on=after),
         )
-        self.job_name = pulumi.Output.from_input(args.job.job)
-        self.register_outputs({"jobName": self.job_name})
+        self.register_outputs({})

@@ -29,16 +29,12 @@ class PodSecrets(pulumi.ComponentResource):
     Pods read it when they start. So a run uses a changed password only when its pods start again.
     """
 
-    secret_name: pulumi.Output[str]
-    """The name of the Secret."""
-
     def __init__(
         self, name: str, args: PodSecretsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:PodSecrets", name, {}, opts)
         kubernetes_object(f"{name}-secret", _manifest(args), child_options(self, opts))
-        self.secret_name = pulumi.Output.from_input(args.secret)
-        self.register_outputs({"secretName": self.secret_name})
+        self.register_outputs({})
 
 
 def pod_secrets_name(stack: str, variables: Mapping[str, Secret]) -> str:

@@ -32,15 +32,12 @@ class ProgramFiles(pulumi.ComponentResource):
     If the content changes, a new ConfigMap is made. So all pods of one revision see the same files.
     """
 
-    config_map_name: pulumi.Output[str]
-
     def __init__(
         self, name: str, args: ProgramFilesArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:ProgramFiles", name, {}, opts)
         kubernetes_object(f"{name}-config-map", _manifest(args), child_options(self, opts))
-        self.config_map_name = pulumi.Output.from_input(args.config_map)
-        self.register_outputs({"configMapName": self.config_map_name})
+        self.register_outputs({})
 
 
 def program_files_name(stack: str, files: Mapping[str, bytes]) -> str:

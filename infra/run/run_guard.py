@@ -29,9 +29,6 @@ class RunGuard(pulumi.ComponentResource):
     kubeconfig only changes its command.
     """
 
-    guarded: pulumi.Output[str]
-    """Name of the namespace of the run."""
-
     def __init__(
         self, name: str, args: RunGuardArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -43,5 +40,4 @@ class RunGuard(pulumi.ComponentResource):
             {"platform_stack": args.platform_stack},
             child_options(self, opts),
         )
-        self.guarded = pulumi.Output.from_input(args.connection.namespace)
-        self.register_outputs({"guarded": self.guarded})
+        self.register_outputs({})

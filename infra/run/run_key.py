@@ -30,9 +30,6 @@ class RunKey(pulumi.ComponentResource):
     can join the run or end it.
     """
 
-    secret_name: pulumi.Output[str]
-    """The name of the Secret."""
-
     def __init__(
         self, name: str, args: RunKeyArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
@@ -53,8 +50,7 @@ class RunKey(pulumi.ComponentResource):
             ),
             child_options(self, opts),
         )
-        self.secret_name = pulumi.Output.from_input(args.secret)
-        self.register_outputs({"secretName": self.secret_name})
+        self.register_outputs({})
 
 
 def run_key_name(stack: str) -> str:

@@ -21,10 +21,11 @@ from infra.settings.cluster_k3s import K3sSettings
 from infra.settings.compute import ComputeSettings
 from infra.settings.dataset_file import DatasetFile
 from infra.settings.devices import Devices
+from infra.settings.extensions import import_extensions
 from infra.settings.gpu import GpuOperatorSettings
 from infra.settings.gpu_models import check_gpu_model
 from infra.settings.image import ImageSettings
-from infra.settings.kinds import Kinds, import_extensions
+from infra.settings.kinds import Kinds
 from infra.settings.limits import LimitSettings, read_limits
 from infra.settings.load import read_configuration
 from infra.settings.node import HostSettings, JumpSettings, SshSettings

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 import yaml
-from yaml.nodes import ScalarNode
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 # Pulumi.yaml is read at each preview. The loader in C, which PyYAML's wheels have, takes 4 ms, and
 # the one in Python 40 ms.
@@ -31,13 +31,50 @@ _FORMS = (
 )
 
 
+class RepeatedKeyError(yaml.YAMLError):
+    """A mapping has a key twice, which the engine refuses. PyYAML would take the last value."""
+
+    def __init__(self, first: ScalarNode, second: ScalarNode):
+        self.key = str(first.value)
+        self.lines = first.start_mark.line + 1, second.start_mark.line + 1
+        super().__init__(f"{self.key} is given twice, in lines {self.lines[0]} and {self.lines[1]}")
+
+
 def load_as_engine(text: str) -> Any:
     """Return the content of a YAML text.
 
     Raises:
+        RepeatedKeyError: a mapping has a key twice.
         yaml.YAMLError: the text is not YAML.
     """
-    return yaml.load(text, _LOADER)
+    loader = _LOADER(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        # This comes before the content is made, because `<<` then copies keys into the mappings.
+        _refuse_repeated_keys(node)
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _refuse_repeated_keys(whole: Node) -> None:
+    """Raise RepeatedKeyError if a mapping in this node has a key twice."""
+    todo, seen = [whole], set[int]()
+    while todo:
+        node = todo.pop()
+        if id(node) in seen:  # An anchor stands in several places, even inside itself.
+            continue
+        seen.add(id(node))
+        if isinstance(node, SequenceNode):
+            todo += node.value
+        elif isinstance(node, MappingNode):
+            keys = dict[str, ScalarNode]()
+            for key, value in node.value:
+                todo.append(value)
+                if isinstance(key, ScalarNode) and keys.setdefault(key.value, key) is not key:
+                    raise RepeatedKeyError(keys[key.value], key)
 
 
 def _integer(loader: Any, node: ScalarNode) -> int:

@@ -14,7 +14,8 @@ from infra.settings.devices import Devices, read_devices
 from infra.settings.gpu import GpuOperatorSettings, read_gpu_operator
 from infra.settings.gpu_regime import FIRST_SECRET_ENV_CHART, chart_version, shown
 from infra.settings.image import ImageSettings, read_image
-from infra.settings.kinds import Chosen, Kinds, read_kind
+from infra.settings.kind_options import read_kind
+from infra.settings.kinds import Chosen, Kinds
 from infra.settings.limits import LimitSettings
 from infra.settings.monitoring import (
     AlertWebhook,

@@ -13,7 +13,8 @@ from infra.image.program_plan import DOCKERFILE, context_bytes, plan_program_ima
 from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
 from infra.settings.asked import DeliveryAsked
 from infra.settings.image import read_builder
-from infra.settings.kinds import Chosen, DeliveryChoice, read_options
+from infra.settings.kind_options import read_options
+from infra.settings.kinds import Chosen, DeliveryChoice
 from infra.settings.local_path import local_path
 from infra.settings.proxy import read_ca_bundle
 from infra.settings.reader import Reader

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import yaml
 
-from infra.settings.engine_yaml import load_as_engine
+from infra.settings.engine_yaml import RepeatedKeyError, load_as_engine
 
 PROJECT_ROOT = Path(__file__).parents[2]
 PROJECT = "disttrain"
@@ -66,11 +66,18 @@ def _configuration(file: Path) -> dict[str, Any]:
     """Return what stands below `config` in a stack's file.
 
     Raises:
-        ValueError: the file is not YAML, or has something else there than keys and their values.
+        ValueError: the file is not YAML, has a key twice, or has something else there than keys
+            and their values.
     """
     text = file.read_text()
     try:
         content: object = load_as_engine(text)
+    except RepeatedKeyError as error:
+        first, second = error.lines
+        raise ValueError(
+            f"{file}: {error.key} is given twice, in lines {first} and {second}, and Pulumi "
+            "refuses that. Remove one of the two."
+        ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
@@ -83,7 +90,13 @@ def _configuration(file: Path) -> dict[str, Any]:
             f"{file}: {beside[0]} stands beside config and not below it, and Pulumi reads no "
             "settings there. Begin its line with two spaces."
         )
-    return _keys_of(everything.get("config"), f"{file}: below config stands")
+    config = _keys_of(everything.get("config"), f"{file}: below config stands")
+    if twice := [key for key in config if ":" not in key and _with_prefix(key) in config]:
+        raise ValueError(
+            f"{file}: {twice[0]} and {_with_prefix(twice[0])} are the same setting, which is so "
+            "given twice. Remove one of the two."
+        )
+    return config
 
 
 def _keys_of(content: object, where: str) -> dict[str, Any]:

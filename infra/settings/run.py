@@ -13,7 +13,8 @@ from infra.settings.compute import (
     read_compute,
 )
 from infra.settings.dataset_file import DatasetFile, bundled_file, local_file
-from infra.settings.kinds import Chosen, Kinds, WorkloadChoice, read_kind
+from infra.settings.kind_options import read_kind
+from infra.settings.kinds import Chosen, Kinds, WorkloadChoice
 from infra.settings.limits import LimitSettings
 from infra.settings.limits_ttl import read_ttl
 from infra.settings.monitoring import read_metrics_port

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from infra.settings.compute import ComputeSettings
-from infra.settings.kinds import Chosen, NetworkChoice, read_kind
+from infra.settings.kind_options import read_kind
+from infra.settings.kinds import Chosen, NetworkChoice
 from infra.settings.pods import PodSettings
 from infra.settings.reader import Reader
 from trainer.transport.asked import OWN_VARIABLES

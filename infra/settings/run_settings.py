@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -30,6 +30,9 @@ _DATASET_KEYS = {
     "sha256": "datasetSha256",
     "tokenizer": "datasetTokenizer",
 }
+
+
+_OTHER_KEY = re.compile(rf"(?<![\w.'])(?:{'|'.join(RUN_SECTIONS)})\.\w+")
 
 
 # The keys of `datasetOptions`: they say what the files hold and how they are split.
@@ -68,6 +71,12 @@ def keys_of_run() -> dict[str, str]:
         for option in dataclasses.fields(getattr(config, section)):
             paths.setdefault(option.name, f"run.{section}.{option.name}")
     return paths
+
+
+def _in_run(found: re.Match[str]) -> str:
+    """Return where a key of the trainer's configuration is; the text as it is if it is no key."""
+    path = f"run.{found[0]}"
+    return path if path in keys_of_run().values() else found[0]
 
 
 def read_overrides(reader: Reader) -> dict[str, Any]:
@@ -109,6 +118,7 @@ def build_run_config(
         )
         hint = f"Set one of {', '.join(known)}"
         return None, [problem_text("preset", preset, reason, hint)]
+    from_preset = _from_preset(mapping, overrides)
     problems = _foreign_keys(overrides)
     device, backend = ("cuda", "nccl") if accelerator == "gpu" else ("cpu", "gloo")
     train = _section(overrides, "train")
@@ -135,7 +145,8 @@ def build_run_config(
     try:
         config = RunConfig.from_mapping(mapping)
     except ConfigError as error:
-        return None, [*problems, *(_in_stack_terms(problem) for problem in error.problems)]
+        found = (_in_stack_terms(problem) for problem in error.problems)
+        return None, [*problems, *(_with_origin(each, from_preset, preset) for each in found)]
     return (None if problems else config), problems
 
 
@@ -175,6 +186,26 @@ def _section(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
     return cast(dict[str, Any], dict(value)) if isinstance(value, Mapping) else {}  # pyright: ignore[reportUnknownArgumentType]
 
 
+def _from_preset(preset: Mapping[str, Any], overrides: Mapping[str, Any]) -> set[str]:
+    """Return the keys whose values are the preset's, such as `run.train.warmup_steps`."""
+    return {
+        f"run.{section}.{key}"
+        for section in RUN_SECTIONS
+        for key in _section(preset, section).keys() - _section(overrides, section).keys()
+    }
+
+
+def _with_origin(problem: str, from_preset: Collection[str], preset: str) -> str:
+    """Say in a problem which of its values the preset has set, because no setting shows them."""
+
+    def named(found: re.Match[str]) -> str:
+        origin = f" (from preset {preset})" if found["key"] in from_preset else ""
+        return f"{found[0]}{origin}"
+
+    problem = re.sub(r"^(?P<key>run\.[\w.]+): .*?(?= cannot be used)", named, problem)
+    return re.sub(r"(?P<key>run\.\w+\.\w+), which is \S+?(?=\. )", named, problem)
+
+
 def _in_stack_terms(problem: str) -> str:
     """Return a problem of the run configuration with the stack's key in front of it.
 
@@ -189,6 +220,7 @@ def _in_stack_terms(problem: str) -> str:
     problem = f"{head}{separator}{hint}"
     key = re.match(r"[\w.]*", problem)
     name = key[0] if key else ""
+    problem = name + _OTHER_KEY.sub(_in_run, problem[len(name) :])
     if name.startswith("dataset."):
         key = name.removeprefix("dataset.")
         if key in OPTION_KEYS:

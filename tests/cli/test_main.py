@@ -4,6 +4,7 @@ output.
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
@@ -149,18 +150,22 @@ print("imported:", *sorted(ours & set(sys.modules)), "pulumi" in sys.modules)
     assert "--ask-sudo-password" in done.stdout
 
 
-@pytest.mark.parametrize("name", program.COMMANDS)
+@pytest.mark.parametrize("words", [*program.COMMANDS, "runs delete", "runs compare"])
 def test_example_in_the_help_can_be_copied(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The help of each command shows its example on one line, also on a narrow terminal. No word in
-    the help is cut at a dash.
+    """The help of each command shows an example that it takes on one line, also on a narrow
+    terminal. No word in the help is cut at a dash.
     """
     monkeypatch.setenv("COLUMNS", "60")
     with pytest.raises(SystemExit, match=r"^0$"):
-        program.main([name, "--help"])
+        program.main([*words.split(), "--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert f"example: ./disttrain {program.COMMANDS[name].example}" in lines
+    start = "example: ./disttrain "
+    (example,) = [line.removeprefix(start) for line in lines if line.startswith(start)]
+    assert example.startswith(words)
+    typed = shlex.split(example.partition(">")[0])
+    assert program.parser_of(program.COMMANDS).parse_args(typed).subcommand == typed[0]
     assert [line for line in lines if re.search(r"\w-$", line)] == []
 
 

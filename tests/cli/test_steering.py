@@ -277,15 +277,6 @@ def test_sample_refuses_what_is_no_run(name: str) -> None:
         split([name])
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_shows_an_example_that_it_takes(name: str) -> None:
-    import shlex
-
-    words = shlex.split(COMMANDS[name].example.partition(">")[0])
-    assert words[0] == name
-    assert parser_of(COMMANDS).parse_args(words).subcommand == name
-
-
 def completed(words: str) -> list[str]:
     """Return what bash offers after these words of a line."""
     line = words.split(" ")

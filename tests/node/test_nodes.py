@@ -381,7 +381,7 @@ def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) ->
     assert re.search(
         rf"error +node-interface +{two}: this host has no network interface ib7;", said
     ), said
-    assert "this host has no network interface ib7 (nodeInterface, or interface" in said
+    assert "this host has no network interface ib7. It is set by nodeInterface, and" in said
     assert host.shell("systemctl show --property=MainPID --value k3s-agent") == started
     set_nodes(stack, lan.settings(two, interface=BRIDGE))
     stack.up()

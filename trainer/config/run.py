@@ -105,7 +105,7 @@ def _contradictions(config: RunConfig) -> list[str]:
     if train.warmup_steps > (horizon := train.decay_steps or train.max_steps):
         name = "train.decay_steps" if train.decay_steps else "train.max_steps"
         reason = f"it is above {name}, which is {horizon}"
-        remedy = f"Set at most {horizon}, or more steps"
+        remedy = f"Set at most {horizon}, or a larger {name}"
         found.append(problem_text("train.warmup_steps", train.warmup_steps, reason, remedy))
     found += _dataset_problems(config.dataset)
     if train.device == "cpu" and train.backend == "nccl":

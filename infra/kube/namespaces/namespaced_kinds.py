@@ -95,5 +95,7 @@ def listable_kinds(api_version: str, listed: Json) -> list[NamespacedKind]:
     return [
         NamespacedKind(api_version, str(found["kind"]), str(found["name"]))
         for found in parts(listed, "resources")
-        if found.get("namespaced") and "/" not in found["name"] and "list" in found["verbs"]
+        if found.get("namespaced")
+        and "/" not in found["name"]
+        and "list" in (found.get("verbs") or ())
     ]

@@ -6,11 +6,11 @@ from typing import cast
 
 from infra.kube.objects import Json, is_ending, part, parts
 from infra.kube.say import first_of, shorten
+from trainer.launch.memory_kills import MORE_MEMORY
 
 # The trainer ends with this code if a retry cannot help (trainer/launch/exit_codes.py).
 FATAL_EXIT_CODE = 78
 OUT_OF_MEMORY = "OOMKilled"  # the reason that Kubernetes gives
-RAISE_MEMORY = "raise memoryLimitPerRank if it is set, and memoryPerRank"
 MOST_RESTARTS = 3
 RARELY_MENDED = (
     "ImagePullBackOff",
@@ -80,7 +80,7 @@ def lack_of_memory(pods: list[Json]) -> str:
     for pod in pods:
         for container in _containers(part(pod, "status")):
             if words := _killed(container):
-                return f"pod {pod['metadata']['name']} was {words}: {RAISE_MEMORY}"
+                return f"pod {pod['metadata']['name']} was {words}: {MORE_MEMORY}"
     return ""
 
 
@@ -99,7 +99,7 @@ def _problem(name: str, container: Json) -> str:
     restarts = int(container.get("restartCount") or 0)
     if restarts >= MOST_RESTARTS:
         killed = _killed(container)
-        why = f" and {killed}: {RAISE_MEMORY}" if killed else ""
+        why = f" and {killed}: {MORE_MEMORY}" if killed else ""
         return f"pod {name} was started {restarts + 1} times{why}"
     return ""
 

@@ -17,7 +17,7 @@ from datetime import datetime
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
 from infra.kube.objects import Json, part
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
@@ -170,7 +170,7 @@ def held(api: Api, namespace: str, holder: str, limit_seconds: float) -> Iterato
 
     what = f"the hand-over lock of namespace {namespace}"
     stop = threading.Event()
-    thread = threading.Thread(target=_renew, args=(lock, api, namespace, stop), daemon=True)
+    thread = threading.Thread(target=renew_until, args=(stop, lock, api, namespace), daemon=True)
     try:
         wait_for(what, ask, limit_seconds)
         thread.start()
@@ -182,13 +182,14 @@ def held(api: Api, namespace: str, holder: str, limit_seconds: float) -> Iterato
         lock.release()
 
 
-def _renew(lock: Lock, api: Api, namespace: str, stop: threading.Event) -> None:
+def renew_until(stop: threading.Event, lock: Lock, api: Api, namespace: str) -> None:
+    """Renew the lock again and again, until `stop` is set or the lock is lost."""
     own = Lock(Api(api.access, patience_seconds=0), namespace, "")
     own.identity = lock.identity
     while not stop.wait(RENEW_SECONDS):
         try:
             own.check()
-        except (ApiError, UnreachableError):
+        except (ApiError, KubeconfigError, UnreachableError):
             continue  # the next try may come in time
         except TaskError:
             lock.note_loss(own)

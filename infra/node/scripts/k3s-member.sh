@@ -6,8 +6,8 @@
 #   Node, because the new machine does not have the password of the former one.
 # await: waits until the node is Ready (since STARTED, if given) and a server votes in etcd; then it sets
 #   labels and taints.
-# drain: lets the node's pods end, for at most GRACE_SECONDS and a minute. It refuses to drain a server
-#   without which etcd would have no majority.
+# drain: lets the node's pods end, for at most a minute longer than they may take (at least GRACE_SECONDS).
+#   It refuses to drain a server without which etcd would have no majority.
 # leave: takes the server out of etcd.
 # forget: deletes the Node and the Secret with its machine's password. With its Node, a server leaves etcd.
 # Needs: NODE, GRACE_SECONDS. May be empty: ROLE (server; else an agent), LABELS and TAINTS, one a line;
@@ -150,7 +150,7 @@ drain() {
   fi
   [ -n "$(get_node name)" ] || return 0
   k3s_kubectl drain "$NODE" --ignore-daemonsets --delete-emptydir-data --force \
-    --timeout="$((GRACE_SECONDS + 60))s" >"$DRAIN_LOG" 2>&1 || {
+    --timeout="$(end_limit --all-namespaces --field-selector="spec.nodeName=$NODE")" >"$DRAIN_LOG" 2>&1 || {
     tail -n 5 "$DRAIN_LOG" | cut -c 1-300
     echo "not every pod of $NODE ended in time; going on"
   }

@@ -214,6 +214,11 @@ OTHER_FAULTS = {
             {"ranks": 6, "gpus": 3},
         ),
         Seeded(
+            "gpu01 offers 1000",  # as Kubernetes writes a thousand time slices
+            {"node": node(offered="1k")["node"]},
+            {"ranks": 1001, "gpus": 3},
+        ),
+        Seeded(
             "room for 2 of 3 pods with 2 GPUs each",
             {"node": [str(node(offered="3")["node"])] * 2},
             {"ranks": 6, "gpus": 3, "pods": 3},

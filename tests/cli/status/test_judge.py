@@ -9,6 +9,7 @@ import pytest
 from cli.status.judge import STALLED_SECONDS, Seen, judge_run
 from cli.status.platform_status import judge_platform
 from cli.status.progress import Progress
+from cli.verify.nodes import nodes_to_test
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Ttl
 from infra.workloads.volcano import KIND as VOLCANO
@@ -277,12 +278,12 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         ),
         "starting",
         "waiting for node 1; pod train-singlepod-x was killed for lack of memory (OOMKilled): "
-        "raise memoryLimitPerRank",
+        "give each rank more memory (memoryLimitPerRank",
     ),
     "its pods are killed for lack of memory again and again": (
         Seen(RECORD, job(), [pod(containerStatuses=[out_of_memory({"waiting": {}}, 4)])], {}),
         "failing",
-        "was started 5 times and killed for lack of memory (OOMKilled): raise memoryLimit",
+        "was started 5 times and killed for lack of memory (OOMKilled): give each ",
     ),
     "it has failed, as its pod was killed for lack of memory": (
         Seen(
@@ -500,6 +501,15 @@ def test_only_gpus_are_counted_as_gpus() -> None:
     pod["spec"]["containers"][0]["resources"]["limits"].update(others)
     found = judge_platform([offers], [pod])
     assert (found.gpus, found.gpus_used) == (13, 2)
+
+
+def test_thousand_time_slices_are_counted() -> None:
+    """A node with 1000 time slices offers `1k`, as Kubernetes writes it. `status` and `verify
+    --nodes` count them, and do not end with an error.
+    """
+    offers = {"metadata": {"name": "a"}, "status": {"allocatable": {"nvidia.com/gpu": "1k"}}}
+    assert judge_platform([offers], [gpu_pod("Running", "a", 3)]).gpus == 1000
+    assert [each.problem for each in nodes_to_test([offers], [], {})] == ["it is not Ready"]
 
 
 def test_what_may_not_be_read_is_not_counted() -> None:

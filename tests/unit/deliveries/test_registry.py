@@ -16,7 +16,7 @@ from infra.image.plan import plan_image
 from infra.image.registry.login import PASSWORD_VARIABLE
 from infra.registry import OptionError
 from infra.settings.asked import DeliveryAsked
-from infra.settings.kinds import read_options
+from infra.settings.kind_options import read_options
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from tests.unit.stacks import deploy, without_secrets

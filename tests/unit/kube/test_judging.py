@@ -127,8 +127,9 @@ def test_wait_says_that_a_pod_was_killed_for_lack_of_memory() -> None:
     said = "train-0 CrashLoopBackOff (killed for lack of memory (OOMKilled))"
     assert report_pod(item).state == said
     assert look(job(), pod(restartCount=3, lastState=ended)).failure == (
-        "pod train-0 was started 4 times and killed for lack of memory (OOMKilled): raise "
-        "memoryLimitPerRank if it is set, and memoryPerRank"
+        "pod train-0 was started 4 times and killed for lack of memory (OOMKilled): "
+        "give each rank more memory (memoryLimitPerRank if it is set, and memoryPerRank), or let "
+        "it need less (docs/operations.md#training-runs-badly)"
     )
 
 

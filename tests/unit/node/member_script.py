@@ -17,6 +17,7 @@ case "$*" in
     cat "$(dirname "$0")/members" || exit 1
     [ ! -e "$(dirname "$0")/once" ] || rm "$(dirname "$0")/members"
     ;;
+  *"get pods"*"terminationGracePeriodSeconds"*) cat "$(dirname "$0")/pods" || exit 1 ;;
   *"removed-node-name"*) echo server-two-1234 ;;
   *"metadata.labels"*) echo "$NODE"true ;;
   *"get node"*) echo node/x ;;

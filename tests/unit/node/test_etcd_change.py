@@ -146,3 +146,20 @@ def test_server_is_up_when_its_member_votes(tmp_path: Path) -> None:
         (tmp_path / "k3s").chmod(0o755)
         given = {"NODE": "two", "GRACE_SECONDS": "1", "ROLE": "server"}
         assert run_text(script, "x", given, "user", {}).returncode == status
+
+
+@pytest.mark.parametrize(
+    ("pods", "limit"),
+    [("120\n\n3720\n30\n", "3780s"), ("30\n", "180s"), ("", "180s"), (None, "180s")],
+)
+def test_drain_waits_for_long_saves(tmp_path: Path, pods: str | None, limit: str) -> None:
+    """A drain waits a minute longer than the pods of the machine may take to end. That is more than
+    `terminationGraceSeconds` if they have a mirror, or are of a stack with another setting. It used
+    to go on before, and k3s was removed under pods that still copied a checkpoint.
+    """
+    if pods is not None:
+        (tmp_path / "pods").write_text(pods)
+    done = ask(tmp_path, "drain", WELL, GRACE_SECONDS="120")
+    assert done.returncode == 0, done.stderr
+    assert asked(tmp_path, "get pods", "spec.nodeName=two", "part-of=disttrain")
+    assert asked(tmp_path, "drain two", f"--timeout={limit}")

@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from infra.node.doctor_plan import Plan
 from tests.unit.certificates import AUTHORITY, OTHER_AUTHORITY
 from tests.unit.platform.machines import (
@@ -232,3 +234,12 @@ def test_other_authorities_restart_k3s_on_every_machine(tmp_path: Path) -> None:
     assert commands <= changed(one, other)
     assert "trust-bundle" in before(one, "cluster-k3s")
     assert "node-gpu2-trust-bundle" in before(one, "node-gpu2-k3s")
+
+
+@pytest.mark.parametrize("name", ["node-gpu2-k3s", "cluster-k3s"])
+def test_k3s_removal_waits_for_saves(name: str, tmp_path: Path) -> None:
+    """The engine does not end the removal of a k3s while pods still save. The setting
+    `terminationGraceSeconds` may be longer than the ten or twenty minutes that it used to have.
+    """
+    limits = deployed(tmp_path, TWO).one(name).request.customTimeouts
+    assert limits.delete == "86400s"

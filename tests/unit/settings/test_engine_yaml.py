@@ -79,6 +79,15 @@ def test_merged_mappings_are_read(tmp_path: Path) -> None:
     assert run == {"seed": 1, "train": {"max_steps": 5}}
 
 
+def test_merged_keys_are_not_repeated(tmp_path: Path) -> None:
+    """A mapping may replace a key that it merges, also where it is merged itself further up."""
+    text = (
+        "base: &base {seed: 1}\nother: {inner: &inner {<<: *base, seed: 2}}\n"
+        "config:\n  disttrain:run: {<<: *inner, seed: 3}\n"
+    )
+    assert raw_settings(stack_file(tmp_path, text))[0]["run"] == '{"seed": 3}'
+
+
 def test_defaults_are_read_as_before() -> None:
     """No default in Pulumi.yaml depends on the rules of the newer YAML."""
     defaults = declared_defaults()
@@ -103,12 +112,26 @@ def test_defaults_are_read_as_before() -> None:
         ("config:\n  disttrain:runName: @a\n", "line 2"),
         ("config: [a]\n", "below config stands a list and not keys with their values"),
         ("gpus\n", "it holds a single value and not keys with their values"),
+        (
+            "config:\n  disttrain:gpus: 2\n  disttrain:pods: 1\n  disttrain:gpus: 3\n",
+            "disttrain:gpus is given twice, in lines 2 and 4, and Pulumi refuses that. Remove one",
+        ),
+        (
+            "config:\n  disttrain:nodes:\n    - {name: a, name: b}\n",
+            "name is given twice, in lines 3 and 3",
+        ),
+        (
+            "config:\n  gpus: 2\n  disttrain:gpus: 3\n",
+            "gpus and disttrain:gpus are the same setting, which is so given twice. Remove one",
+        ),
     ],
 )
 def test_broken_files_get_a_message(
     text: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stack's file that is no YAML gets a message with its name, and no Python traceback."""
+    """A stack's file that is no YAML, or that Pulumi would refuse, gets a message with its name,
+    and no Python traceback. Of a key that is given twice, the last value was taken silently.
+    """
     file = stack_file(tmp_path, text)
     monkeypatch.setattr("cli.stack_plan.stack_file", lambda stack: file)
     with pytest.raises(ValueError, match=r"^--stack: .*Pulumi\.mine\.yaml") as failure:

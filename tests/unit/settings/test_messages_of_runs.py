@@ -84,6 +84,16 @@ def read_elsewhere(changes: dict[str, Any]) -> Settings:
             "such as indexed-job.",
         ),
         (
+            {"preset": "shakespeare-char", "run": {"train": {"max_steps": 5}}},
+            "run.train.warmup_steps: 100 (from preset shakespeare-char) cannot be used: it is "
+            "above run.train.max_steps, which is 5. Set at most 5, or a larger run.train.max_steps",
+        ),
+        (
+            {"preset": "shakespeare-char", "run": {"model": {"n_head": 5}}},
+            "run.model.n_head: 5 cannot be used: it does not divide run.model.n_embd, which is 384 "
+            "(from preset shakespeare-char).",
+        ),
+        (
             {
                 **NAMED,
                 "imageDelivery": "registry",

@@ -23,8 +23,8 @@ refuse_join_beside_lost() {
   if within_settling may_join; then return; fi
   refuse_unknown_members
   fail "the server $NODE cannot join: etcd takes no new member while one does not \
-answer, and that is so of: $away. Bring it back, or, if it is lost for good, set \`gone: true\` at its \
-place in nodes and run pulumi up"
+answer, and that is so of: $away. Bring it back, or, if it is lost for good, set \`gone: true\` in its \
+item of nodes and run pulumi up"
 }
 
 # Sets `members` to the lines of etcd_members, and `away` to those of the others that do not answer. Fails,
@@ -63,8 +63,7 @@ refuse_lost_quorum() {
   refuse_unknown_members
   fail "the server $NODE cannot leave: of the $remaining others $there would be left that answer, and \
 etcd needs $((remaining / 2 + 1)). Nothing was changed. Bring back: $away. Or, if that one is lost for \
-good, leave $NODE in the list, set \`gone: true\` at the place of the lost one in nodes and run \
-pulumi up"
+good, leave $NODE in the list, set \`gone: true\` in the item of the lost one and run pulumi up"
 }
 
 others_are_enough() {

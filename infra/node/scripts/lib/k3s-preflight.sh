@@ -118,8 +118,8 @@ policy_missing() { # SELinux needs the package of k3s' own rules
 named_interface() {
   [ -n "${NODE_INTERFACE:-}" ] && command -v ip >/dev/null || return 0
   ip link show dev "$NODE_INTERFACE" >/dev/null 2>&1 ||
-    fail "this host has no network interface $NODE_INTERFACE (nodeInterface, or interface at its \
-place in nodes)"
+    fail "this host has no network interface $NODE_INTERFACE. It is set by nodeInterface, and \
+for a further machine by \`interface\` in its item of nodes"
   addresses=$(ip -o address show dev "$NODE_INTERFACE" up scope global)
   [ -n "$addresses" ] ||
     fail "the network interface $NODE_INTERFACE of this host is off, or has no address"
@@ -128,7 +128,7 @@ place in nodes)"
   case $several in
     *' '*) fail "the network interface $NODE_INTERFACE of this host has several IPv4 addresses \
 ($several), and k3s does not start on one that has more than one. Leave one of them there, or name another \
-interface (nodeInterface, or interface at its place in nodes)" ;;
+interface: by nodeInterface, and for a further machine by \`interface\` in its item of nodes" ;;
   esac
   [ -n "${INTERFACE_ADDRESS:-}" ] || return 0
   there=$(echo "$addresses" | awk '{ split($4, a, "/"); print a[1] }')

@@ -153,7 +153,7 @@ not be asked before; run pulumi up again: it makes what was in them anew"
 end_pods() {
   is_active || return 0
   k3s_kubectl delete namespace "$NAMESPACE" --ignore-not-found \
-    --timeout="$((GRACE_SECONDS + 60))s" || echo "namespace $NAMESPACE did not go in time"
+    --timeout="$(end_limit --namespace "$NAMESPACE")" || echo "namespace $NAMESPACE did not go in time"
 }
 
 delete() {

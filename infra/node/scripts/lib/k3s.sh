@@ -46,6 +46,17 @@ k3s_kubectl() {
     --request-timeout=15s "$@" </dev/null 9>&-
 }
 
+# Prints how long to wait for pods to end: a minute more than GRACE_SECONDS, or than the longest time that
+# this program's pods have. With a mirror they have more, and so may those of other stacks.
+end_limit() { # options of kubectl that choose the pods
+  longest=$({
+    echo "$GRACE_SECONDS"
+    k3s_kubectl get pods "$@" -l app.kubernetes.io/part-of=disttrain \
+      -o 'jsonpath={range .items[*]}{.spec.terminationGracePeriodSeconds}{"\n"}{end}'
+  } | sort -n | tail -n 1)
+  echo "$((longest + 60))s"
+}
+
 is_active() { systemctl is-active --quiet "$SERVICE"; }
 
 sha256_of() { sha256sum "$1" | cut -d ' ' -f 1; }

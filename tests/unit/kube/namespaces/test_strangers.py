@@ -100,6 +100,10 @@ def test_what_cannot_be_seen_is_not_deleted() -> None:
 
 
 def test_kinds_are_those_of_namespaces_that_can_be_listed() -> None:
+    """Only kinds whose objects are in namespaces and can be listed are looked at. An API of others
+    may name no verbs for a kind (null), which must not end `pulumi destroy` with a traceback.
+    """
+
     def resource(name: str, *verbs: str, namespaced: bool = True) -> Json:
         return {"name": name, "kind": name.title(), "namespaced": namespaced, "verbs": [*verbs]}
 
@@ -109,6 +113,7 @@ def test_kinds_are_those_of_namespaces_that_can_be_listed() -> None:
             resource("pods/log", "get"),
             resource("bindings", "create"),
             resource("nodes", "list", namespaced=False),
+            {"name": "odd", "kind": "Odd", "namespaced": True, "verbs": None},
         ]
     }
     (kind,) = listable_kinds("v1", listed)

@@ -4,14 +4,15 @@ The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
 
 from collections.abc import Mapping
+from threading import Event
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from infra.kube import names
-from infra.kube.errors import ApiError, TaskError
-from infra.kube.runs.lock import COLLECTION, Lock, holder_text
+from infra.kube.errors import ApiError, PluginError, TaskError
+from infra.kube.runs.lock import COLLECTION, Lock, holder_text, renew_until
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 LEASES = COLLECTION.format("disttrain")
@@ -95,6 +96,29 @@ def test_lock_whose_lease_was_removed_is_noticed(server: Leases, lock: Lock) -> 
 def test_lock_that_is_still_ours_is_renewed(server: Leases, lock: Lock) -> None:
     before = server.version
     lock.check()
+    assert server.version > before
+
+
+def test_lock_outlives_a_failed_login(
+    server: Leases, lock: Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is renewed again after the credential plugin has failed once, for example because
+    the network was gone for a moment. Otherwise the lock would expire while a run saves.
+    """
+    api, stop, failures = api_of(server), Event(), [PluginError("no network")]
+    monkeypatch.setattr("infra.kube.runs.lock.RENEW_SECONDS", 0.001)
+    before, answer = server.version, server.answer
+
+    def fail_first(*words: Any) -> Json | None:
+        if failures:
+            raise failures.pop()
+        if server.version > before:
+            stop.set()
+        return answer(*words)
+
+    monkeypatch.setattr(server, "answer", fail_first)
+    monkeypatch.setattr("infra.kube.runs.lock.Api", lambda *_, **__: api)  # pyright: ignore
+    renew_until(stop, lock, api, "disttrain")
     assert server.version > before
 
 
