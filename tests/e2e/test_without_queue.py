@@ -4,6 +4,7 @@ If a stack's run, or the Job that prepares its data, would wait for ever, the st
 solution that the message names is tried here. `make test-engines` runs this file.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from sandbox.controllers.controller import running
 from sandbox.controllers.kind import Controller, Place
 from sandbox.controllers.kueue import KUEUE
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.asking import changes, states
+from tests.e2e.asking import changes, people_run, states, training_pods
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 NAME = "e2e-unqueued"
@@ -45,6 +46,7 @@ def configured(**fields: Any) -> Controller:
 
 
 HOLDS_ALL = configured(manageJobsWithoutQueueName=True)
+HOLDS_PODS = configured(integrations={"frameworks": ["batch/job", "pod", "statefulset"]})
 LEAVES_OUT = configured(manageJobsWithoutQueueName=True, managedJobsNamespaceSelector=LEFT_OUT)
 
 
@@ -103,6 +105,44 @@ def test_run_trains_in_the_default_queue_of_its_namespace(lab: Lab, platform: St
         platform.preview("--expect-no-changes")
         platform.set_all({"queues.name": None, "topology": "none"})
         platform.up()
+
+
+def test_pods_in_the_default_queue_stop_and_resume(lab: Lab, platform: Stack) -> None:
+    """With a LocalQueue `default`, Kueue also holds back the pods of a StatefulSet that names none.
+
+    Such a run can be stopped and resumed. While its queue lets nothing start, status says so.
+    """
+    with running(lab.cluster, [HOLDS_PODS]):
+        platform.set("queues.name", DEFAULT)
+        platform.up()
+        platform.set_all({**RUN, "topology": "multi-pod", "pods": "2"})
+        platform.set("run.train.max_steps", str(ENDLESS))
+        platform.up()
+        found = lab.get("statefulset", "train-multipod")
+        assert found["metadata"]["labels"][QUEUE_LABEL] == DEFAULT
+        assert all(
+            "kueue.x-k8s.io/managed" in lab.get(pod)["metadata"]["labels"]
+            for pod in training_pods(lab, platform)
+        )
+        people_run(lab, platform, f"./disttrain stop --stack {NAME}")
+        assert states(lab, platform) == {NAME: "stopped"}
+        assert training_pods(lab, platform) == []
+        hold(lab, "Hold")
+        people_run(lab, platform, f"./disttrain resume --stack {NAME}")
+        command = f"./disttrain status --stack {NAME}"
+        wait_for(
+            "Kueue's reason", lambda: "in queue default" in people_run(lab, platform, command), 60
+        )
+        hold(lab, "None")
+        wait_for("the pods", lambda: states(lab, platform) == {NAME: "training"}, 300)
+        platform.set_all({"queues.name": None, "topology": "none", "pods": None})
+        platform.up()
+
+
+def hold(lab: Lab, policy: str) -> None:
+    """Let the queue start nothing more (`Hold`), or everything again (`None`)."""
+    patch = json.dumps({"spec": {"stopPolicy": policy}})
+    lab.kubectl("patch", "localqueue", DEFAULT, "--type=merge", f"--patch={patch}")
 
 
 def test_run_without_data_trains_once_it_names_a_queue(lab: Lab, platform: Stack) -> None:
