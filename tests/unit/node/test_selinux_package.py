@@ -44,6 +44,14 @@ def test_installer_without_packages_gets_no_proxy(tmp_path: Path) -> None:
     assert (host.root / "asked").read_text() == "skip=true https= no=\n"
 
 
+def test_new_binary_gets_its_type(tmp_path: Path) -> None:
+    """The binary gets the type in SELinux that the package has for it, whenever it is replaced."""
+    host = machine(tmp_path, has_package=True)
+    host.has_program("restorecon", 'echo "$*" >>ROOT/labelled')
+    host.run("create", "gpu2", **host.installs_k3s_by(""))
+    assert (host.root / "labelled").read_text().splitlines() == [f"{host.root}/usr/local/bin/k3s"]
+
+
 def test_failed_package_manager_shows_no_password(tmp_path: Path) -> None:
     """The error shows what the package manager said, without the proxy's password."""
     host = machine(tmp_path, has_package=False)

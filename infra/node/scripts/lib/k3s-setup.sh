@@ -37,6 +37,9 @@ put_binary() {
   note version "$K3S_VERSION"
   note binary "$(sha256_of "$SCRATCH/k3s")"
   replace_file "$BINARY" 755 "$SCRATCH/k3s"
+  # The package k3s-selinux gives the binary a type of its own in SELinux. k3s' installer sets it only when
+  # it runs, which a new binary alone does not need.
+  ! command -v restorecon >/dev/null || restorecon "$BINARY"
 }
 
 # Brings everything to the host, but does not start k3s.
