@@ -36,13 +36,16 @@ from tests.trainer.lab import (
     records,
     wait_for,
 )
+from trainer import train as training_loop
 from trainer.checkpoint import retention, save, store
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode, FatalError
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
+from trainer.set_up import Run
 from trainer.train import train
+from trainer.update import Update
 
 INTERVAL = 10
 ENDLESS = 100_000  # steps: no run ends before its test has done what it wants to
@@ -269,24 +272,29 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
         "checkpoint__asynchronous": asynchronous,
     }
     run = lab.config(**settings)
-    is_waited_for, waited = threading.Event(), list[int]()
-    write, wait = store.commit, BackgroundSave.wait
+    is_waited_for, made, waited = threading.Event(), list[int](), list[int]()
+    write, wait, update = store.commit, BackgroundSave.wait, training_loop.update_weights
 
     def write_once_waited_for(*values: Any) -> None:
         assert is_waited_for.wait(60)
         is_waited_for.clear()
         write(*values)
 
+    def update_and_note(run: Run, step: int) -> Update:
+        made.append(step + 1)
+        return update(run, step)
+
     def wait_and_note(save: BackgroundSave, seconds: float | None = None) -> bool:
         # Training asks several times during one wait. Only the first may release the write: a later
         # one could come after the release was used and would release the next write too early.
-        if seconds and last_step(run) not in waited and not wait(save, 0):
-            waited.append(last_step(run))
+        if seconds and made[-1] not in waited and not wait(save, 0):
+            waited.append(made[-1])
             is_waited_for.set()
         return wait(save, seconds)
 
     monkeypatch.setattr(store, "commit", write_once_waited_for)
     monkeypatch.setattr(BackgroundSave, "wait", wait_and_note)
+    monkeypatch.setattr(training_loop, "update_weights", update_and_note)
     train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
     assert waited == waits
 
