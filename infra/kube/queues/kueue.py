@@ -32,8 +32,10 @@ Kueue puts objects of these kinds, too, into the LocalQueue `default` of their n
 Workloads of them. But if such a Workload is set inactive, the pods are made again at once, and
 wait. So a run of these kinds is stopped and resumed by its field `replicas`, which Kueue allows.
 """
+DENIED = "denied the request"
+"""Part of the API server's message if a webhook refuses a change."""
 FORGET_SECONDS = 60.0
-"""How long Kueue may take to let a deleted Workload go."""
+"""How long Kueue may take to let a Workload go that is deleted, or whose pods have ended."""
 
 
 def served_version(api: Api) -> str:
@@ -124,8 +126,9 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
             stop it.
 
     Raises:
-        TaskError: Kueue has not taken up the run, or has taken it out of its queue and does not
-            take it back; or the controller of the kind does not carry out the command.
+        TaskError: Kueue has not taken up the run, has taken it out of its queue and does not take
+            it back, or keeps refusing to resume it; or the controller of the kind does not carry
+            out the command.
     """
     if "command" in patch:
         carry_out(api, namespace, item, patch, suspended=not active)
@@ -135,7 +138,22 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
         if workload is not None and is_given_up(workload):
             _have_it_made_again(api, namespace, item, workload)
             return
-    api.patch(*_change(api, namespace, item, patch, active=active))
+    path, change = _change(api, namespace, item, patch, active=active)
+    if not (active and item.get("kind") in BY_PODS and label(item, QUEUE_LABEL)):
+        api.patch(path, change)
+        return
+
+    def resume() -> str:
+        """Kueue refuses this while it still has the Workload of the pods that have ended."""
+        try:
+            api.patch(path, change)
+        except ApiError as refused:
+            if DENIED not in str(refused):
+                raise
+            return str(refused)
+        return ""
+
+    wait_for("Kueue to forget the former pods", resume, FORGET_SECONDS)
 
 
 def is_given_up(workload: Json) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infra.kube.errors import ApiError
 from infra.kube.queues.await_queue import wait_in_queue
 from infra.kube.queues.kueue import is_stopped, steer
 from infra.kube.runs.controller_words import words_of_controller
@@ -23,6 +24,10 @@ KINDS = {
     "LeaderWorkerSet": ("leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
 }
 SUSPEND = {"spec": {"replicas": 0}}
+REFUSED = (
+    'admission webhook "vstatefulset.kb.io" denied the request: spec.replicas: Forbidden: workload '
+    "from previous scale-down is still being deleted"
+)
 GATE = {"name": "kueue.x-k8s.io/admission"}
 GATED = [
     {"metadata": {"name": f"train-{n}"}, "spec": {"schedulingGates": [GATE]}} for n in (0, 1, 2)
@@ -48,6 +53,7 @@ class Cluster(ApiServer):
         made = {"name": "w", "uid": "w1", "creationTimestamp": "2026-11-23T00:17:49Z"}
         spec = {"queueName": "default", "active": True}
         self.own: Json = {"metadata": made, "spec": spec, "status": {"conditions": [WAITS]}}
+        self.refusals = 0  # so often Kueue's webhook refuses to let the pods start
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         del query
@@ -60,6 +66,9 @@ class Cluster(ApiServer):
             return {"resources": [kind]}
         if path.endswith("/train"):
             if method == "PATCH":
+                if self.item["spec"]["replicas"] == 0 and self.refusals:
+                    self.refusals -= 1
+                    raise ApiError(403, REFUSED)
                 self.item["spec"] |= body["spec"]
             return self.item
         return {"items": []}
@@ -68,7 +77,8 @@ class Cluster(ApiServer):
 @pytest.mark.parametrize("kind", KINDS)
 def test_run_of_stateful_sets_stops_by_replicas(kind: str) -> None:
     """The run stops and resumes by its number of replicas. If Kueue's Workload were set inactive
-    instead, new pods would come at once and wait, so the run would never count as stopped.
+    instead, new pods would come at once and wait, so the run would never count as stopped. Kueue
+    refuses to resume it until it has deleted the Workload of the former pods.
     """
     cluster = Cluster(kind)
     api = api_of(cluster)
@@ -76,6 +86,7 @@ def test_run_of_stateful_sets_stops_by_replicas(kind: str) -> None:
     steer(api, "disttrain", cluster.item, SUSPEND, active=False)
     assert cluster.item["spec"] == {"replicas": 0}
     assert is_stopped(api, "disttrain", cluster.item, SUSPEND)
+    cluster.refusals = 1
     steer(api, "disttrain", cluster.item, {"spec": {"replicas": 3}}, active=True)
     assert cluster.item["spec"] == {"replicas": 3}
 
