@@ -110,7 +110,8 @@ def test_run_trains_in_the_default_queue_of_its_namespace(lab: Lab, platform: St
 def test_pods_in_the_default_queue_stop_and_resume(lab: Lab, platform: Stack) -> None:
     """With a LocalQueue `default`, Kueue also holds back the pods of a StatefulSet that names none.
 
-    Such a run can be stopped and resumed. While its queue lets nothing start, status says so.
+    Such a run can be stopped and resumed. While its queue lets nothing start, status says so. (Of a
+    stopped run in a stopped queue, Kueue 0.19.2 refuses the resume until the queue is open again.)
     """
     with running(lab.cluster, [HOLDS_PODS]):
         platform.set("queues.name", DEFAULT)
@@ -127,20 +128,21 @@ def test_pods_in_the_default_queue_stop_and_resume(lab: Lab, platform: Stack) ->
         people_run(lab, platform, f"./disttrain stop --stack {NAME}")
         assert states(lab, platform) == {NAME: "stopped"}
         assert training_pods(lab, platform) == []
-        hold(lab, "Hold")
         people_run(lab, platform, f"./disttrain resume --stack {NAME}")
+        wait_for("the pods", lambda: states(lab, platform) == {NAME: "training"}, 300)
+        hold(lab, "HoldAndDrain")
         command = f"./disttrain status --stack {NAME}"
         wait_for(
             "Kueue's reason", lambda: "in queue default" in people_run(lab, platform, command), 60
         )
         hold(lab, "None")
-        wait_for("the pods", lambda: states(lab, platform) == {NAME: "training"}, 300)
+        wait_for("new pods", lambda: states(lab, platform) == {NAME: "training"}, 300)
         platform.set_all({"queues.name": None, "topology": "none", "pods": None})
         platform.up()
 
 
 def hold(lab: Lab, policy: str) -> None:
-    """Let the queue start nothing more (`Hold`), or everything again (`None`)."""
+    """Let the queue put everything back (`HoldAndDrain`), or start everything again (`None`)."""
     patch = json.dumps({"spec": {"stopPolicy": policy}})
     lab.kubectl("patch", "localqueue", DEFAULT, "--type=merge", f"--patch={patch}")
 
