@@ -194,7 +194,7 @@ def test_run_moves_to_a_storage_class(lab: Lab, stack: Stack, folders: Path) -> 
     stack.up()
     class_ = {"storage": "storage-class", "storageOptions.className": CLASS}
     stack.set_all({"dataOnDestroy": "keep", **class_})
-    with pytest.raises(PulumiFailedError, match="this change would delete the data of the storage"):
+    with pytest.raises(PulumiFailedError, match="this change would delete the data of the former"):
         stack.preview()
     stack.set_all({"storage": "host-path", "storageOptions.className": None})
     stack.up()
