@@ -15,12 +15,11 @@ from infra.image.dependencies import (
     locked,
     read_cached,
 )
-from infra.image.node import NodeError
 from infra.image.oci import Image, blob
 from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
 from infra.image.prune import KEEP_UNUSED_MINUTES, ensured_label, prune
-from infra.image.transfer import has_restarted, import_images
+from infra.image.transfer import import_images, in_spite_of_a_restart
 from infra.image.wanted import want
 from infra.image.with_code import with_code
 
@@ -81,12 +80,7 @@ def ensure(
         return done
 
     with locked(plan, sources.cache, containerd.location):
-        try:
-            return bring()
-        except (ContainerdError, NodeError):  # The latter comes from a build at the node.
-            if not has_restarted(containerd, say):
-                raise
-            return bring()
+        return in_spite_of_a_restart(containerd, say, bring)
 
 
 def _import(

@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from infra.command_line import Say
@@ -16,7 +17,7 @@ from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image
 from infra.image.prune import ensured_label, prune
 from infra.image.sharing import by_digest, share
-from infra.image.transfer import PINNED, has_restarted
+from infra.image.transfer import PINNED, in_spite_of_a_restart
 from infra.image.wanted import PREFIX, want
 
 DIGEST_VARIABLE = "IMAGE_DIGEST"  # the variable with the digest that the first node has
@@ -73,12 +74,8 @@ def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: S
             containerd does not hold the image afterwards.
         ValueError: the image is for another platform than the node's.
     """
-    try:
-        return _pull(plan, containerd, how, cache, say)
-    except ContainerdError:
-        if not has_restarted(containerd, say):
-            raise
-        return _pull(plan, containerd, how, cache, say)
+    work = partial(_pull, plan, containerd, how, cache, say)
+    return in_spite_of_a_restart(containerd, say, work)
 
 
 def _pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: Say) -> Pulled:

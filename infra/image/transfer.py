@@ -4,8 +4,8 @@ import hashlib
 import shlex
 import subprocess
 import time
-from collections.abc import Mapping
-from typing import IO
+from collections.abc import Callable, Mapping
+from typing import IO, TypeVar
 
 from infra.command_line import Say
 from infra.image.containerd import Containerd, ContainerdError
@@ -13,6 +13,7 @@ from infra.image.node import CUT_OFF, Node, NodeError, after_begin_line, failure
 from infra.image.oci import COPY_BYTES, Image, archive_size_bytes, write_archive
 from infra.image.parts import joined, open_transfer, remove_parts, send_parts
 
+Result = TypeVar("Result")
 # With this label the kubelet does not remove the image, if containerd knows the label (1.6.29, 1.7
 # and later).
 PINNED = {"io.cri-containerd.pinned": "pinned"}
@@ -60,12 +61,25 @@ def import_images(
     return moved
 
 
-def has_restarted(containerd: Containerd, say: Say) -> bool:
-    """Whether containerd does not answer at first, and answers again within RESTART_SECONDS.
+def in_spite_of_a_restart(containerd: Containerd, say: Say, work: Callable[[], Result]) -> Result:
+    """Do `work`, and do it once more if it fails because containerd restarts meanwhile.
 
     When the GPU Operator is installed, its container toolkit ends containerd, and k3s with it.
-    systemd then starts k3s again. This may happen while an image is imported.
+    systemd then starts k3s again. `work` must be such that it may be done again.
+
+    Raises:
+        ContainerdError, NodeError: `work` failed while containerd did not restart, or twice.
     """
+    try:
+        return work()
+    except (ContainerdError, NodeError):  # The latter comes from a build at the node.
+        if not has_restarted(containerd, say):
+            raise
+        return work()
+
+
+def has_restarted(containerd: Containerd, say: Say) -> bool:
+    """Whether containerd does not answer at first, and answers again within RESTART_SECONDS."""
     is_away, until = False, time.monotonic() + RESTART_SECONDS
     while True:
         try:
