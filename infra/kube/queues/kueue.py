@@ -72,6 +72,14 @@ def queue_of(item: Json) -> str:
     return "" if item.get("kind") in BY_PODS else label(item, QUEUE_LABEL)
 
 
+def holds_back_pods(item: Json) -> bool:
+    """Whether Kueue holds back the pods of an object, and not the object as a whole.
+
+    This function is pure.
+    """
+    return item.get("kind") in BY_PODS and bool(label(item, QUEUE_LABEL))
+
+
 def kueue_workload(api: Api, namespace: str, item: Json) -> Json | None:
     """The Workload that Kueue has made for an object; None: it has made none (yet).
 
@@ -139,7 +147,7 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
             _have_it_made_again(api, namespace, item, workload)
             return
     path, change = _change(api, namespace, item, patch, active=active)
-    if not (active and item.get("kind") in BY_PODS and label(item, QUEUE_LABEL)):
+    if not (active and holds_back_pods(item)):
         api.patch(path, change)
         return
 

@@ -8,9 +8,9 @@ from infra.kube.errors import FORBIDDEN, ApiError, TaskError
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import (
-    BY_PODS,
     GROUP,
     collection,
+    holds_back_pods,
     is_inactive,
     kueue_workload,
     queue_of,
@@ -101,7 +101,7 @@ def words_of_held_pods(api: Api, namespace: str, item: Json) -> str:
 
     The text is empty if Kueue does not hold them back, or if that may not be read.
     """
-    if item.get("kind") not in BY_PODS or not label(item, QUEUE_LABEL):
+    if not holds_back_pods(item):
         return ""
     try:
         place = waiting(api, namespace, item)
