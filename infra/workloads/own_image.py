@@ -6,8 +6,10 @@ trainer image copies the launcher into a folder of the pod. The launcher is pure
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from infra.workloads.variables import environment, with_own_variables
 
 if TYPE_CHECKING:
     from infra.objects import Manifest
@@ -21,6 +23,8 @@ USER_NAME = "trainer"
 Another image may not know this user. Then programs that ask for the user's name fail, for example
 torch.compile (getpass.getuser).
 """
+_USUAL_VARIABLES = environment({"PYTHONUNBUFFERED": "1", "LOGNAME": USER_NAME})
+"""The variables that an image of the user may lack."""
 
 
 def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Manifest:
@@ -55,7 +59,7 @@ def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Man
         **container,
         **of_user,
         "command": ["python3", _START],
-        "env": [*_usual_variables(container["env"]), *container["env"]],
+        "env": with_own_variables(_USUAL_VARIABLES, container["env"]),
         "volumeMounts": [*container["volumeMounts"], {**mount, "readOnly": True}],
     }
     return {
@@ -67,13 +71,3 @@ def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Man
         ],
         "volumes": [*pod["volumes"], {"name": _VOLUME, "emptyDir": {}}],
     }
-
-
-def _usual_variables(given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The variables that an image of the user may lack, unless `given` has them already.
-
-    LOGNAME, the user's name, is also left out beside a USER of the user's own.
-    """
-    names = {variable["name"] for variable in given}
-    usual = {"PYTHONUNBUFFERED": "1", **({} if "USER" in names else {"LOGNAME": USER_NAME})}
-    return [{"name": name, "value": usual[name]} for name in usual if name not in names]

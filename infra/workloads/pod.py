@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from infra.labels import REVISION_LABEL, labels
 from infra.monitoring.objects import scrape_annotations
@@ -28,6 +28,7 @@ from infra.workloads.neighbours import neighbours
 from infra.workloads.own_image import USER_NAME, in_own_image
 from infra.workloads.topology_request import topology_request
 from infra.workloads.trust import trust
+from infra.workloads.variables import environment, with_own_variables
 
 if TYPE_CHECKING:
     from infra.objects import Manifest
@@ -146,7 +147,7 @@ def training_pod(run: Run) -> Manifest:
         pod["volumes"].append(run.program_volume)
         mount = {"name": run.program_volume["name"], "mountPath": PROGRAM_MOUNT, "readOnly": True}
         container["volumeMounts"].append(mount)
-    container["env"] = with_own_variables(container["env"], _variables(run))
+    container["env"] = with_own_variables(container["env"], environment(_variables(run)))
     # The default `apiVersion` is written out. Otherwise an `up` that was killed after it had made
     # this object could not be finished: the API server takes a missing default for another value.
     pod_name = {"apiVersion": "v1", "fieldPath": "metadata.name"}
@@ -228,29 +229,6 @@ def least_resources(parts: PodParts) -> Manifest:
     """Requests and limits of containers that have little to do."""
     limits = dict(parts.limits)
     return {"requests": dict(LEAST_REQUESTS), **({"limits": limits} if limits else {})}
-
-
-def environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Variables in the form of a container's field `env`."""
-    return [{"name": name, "value": value} for name, value in variables.items()]
-
-
-def with_own_variables(
-    usual: Sequence[Mapping[str, Any]], own: Mapping[str, str]
-) -> list[Mapping[str, Any]]:
-    """The variables that pods usually have, and the run's own, each name once.
-
-    The API server refuses two variables of the same name in a JobSet, and in every object that
-    Pulumi changes in its place. Python's getpass reads LOGNAME before USER, so the user's own USER
-    also replaces LOGNAME.
-
-    Args:
-        usual: variables in the form of a container's field `env`.
-        own: variables of the run, which win.
-    """
-    replaced = {*own, *(["LOGNAME"] if "USER" in own else [])}
-    kept = [variable for variable in usual if variable["name"] not in replaced]
-    return [*kept, *environment(own)]
 
 
 def _variables(run: Run) -> dict[str, str]:
