@@ -35,9 +35,8 @@ class RepeatedKeyError(yaml.YAMLError):
     """A mapping has a key twice, which the engine refuses. PyYAML would take the last value."""
 
     def __init__(self, first: ScalarNode, second: ScalarNode):
-        self.key = str(first.value)
-        self.lines = first.start_mark.line + 1, second.start_mark.line + 1
-        super().__init__(f"{self.key} is given twice, in lines {self.lines[0]} and {self.lines[1]}")
+        lines = [key.start_mark.line + 1 for key in (first, second)]
+        super().__init__(f"{first.value} is given twice, in lines {lines[0]} and {lines[1]}")
 
 
 def load_as_engine(text: str) -> Any:

@@ -73,11 +73,8 @@ def _configuration(file: Path) -> dict[str, Any]:
     try:
         content: object = load_as_engine(text)
     except RepeatedKeyError as error:
-        first, second = error.lines
-        raise ValueError(
-            f"{file}: {error.key} is given twice, in lines {first} and {second}, and Pulumi "
-            "refuses that. Remove one of the two."
-        ) from None
+        refused = f"{file}: {error}, and Pulumi refuses that. Remove one of the two."
+        raise ValueError(refused) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
