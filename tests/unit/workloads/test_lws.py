@@ -52,7 +52,7 @@ def test_instance_cannot_be_the_workers_ending(
     tmp_path: Path, instance: str, refused: bool
 ) -> None:
     """An `instance` is refused if the run's StatefulSet would have the name of the workers'
-    StatefulSet of the run without that ending. LWS would write the one over the other.
+    StatefulSet of the run without that ending. One namespace has room for one of them.
     """
     changes = {"topology": "lws", "instance": instance}
     if not refused:
