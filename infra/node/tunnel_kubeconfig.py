@@ -34,7 +34,7 @@ def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
     (cluster,), (user,) = kubeconfig["clusters"], kubeconfig["users"]
     port = tunnel.local_port(spec["host"], spec["port"], spec["user"])
     server = {**cluster["cluster"], "server": f"https://127.0.0.1:{port}"}
-    api_port = urlsplit(cluster["cluster"]["server"]).port or HTTPS_PORT
+    api_port = urlsplit(str(cluster["cluster"]["server"])).port or HTTPS_PORT
     credentials = {
         name: base64.b64decode(user["user"][f"client-{key}-data"]).decode()
         for name, key in (("clientCertificateData", "certificate"), ("clientKeyData", "key"))
