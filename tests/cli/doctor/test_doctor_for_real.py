@@ -77,7 +77,7 @@ def test_this_machine_is_looked_at_completely() -> None:
     assert left == []
 
 
-def test_room_for_the_sent_image_is_looked_at() -> None:
+def test_folder_for_sent_images_has_room() -> None:
     """The free space is that of the folder to which the image is sent. /tmp is often a small file
     system in memory, on which nothing depends.
     """

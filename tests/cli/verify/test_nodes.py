@@ -81,7 +81,7 @@ def test_only_free_gpus_of_matching_nodes_are_asked_for() -> None:
         ("NVIDIA-H100-80GB-HBM3", 7),
     ],
 )
-def test_one_part_of_divided_gpus_is_asked_for(product: str, asked: int) -> None:
+def test_one_part_of_gpus_is_tested(product: str, asked: int) -> None:
     """On a node whose GPUs are divided into MIG instances, or shared by time slices, the smoke test
     asks for one part. CUDA shows several parts of a GPU as one device, so a healthy node would be
     called a faulty one.

@@ -177,7 +177,7 @@ def test_host_that_forbids_tunnels_is_named(
 @pytest.mark.parametrize(
     ("server", "port"), [("https://10.1.2.7:6444", 6444), (K3S, 6443), ("https://gpu01", 443)]
 )
-def test_tunnel_leads_to_the_port_of_the_kubeconfig(tmp_path: Path, server: str, port: int) -> None:
+def test_tunnel_leads_to_configured_port(tmp_path: Path, server: str, port: int) -> None:
     """The tunnel leads to the port on which the API server listens by k3s' own kubeconfig. An
     adopted k3s may have another one than 6443 (`https-listen-port`).
     """
