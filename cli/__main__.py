@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from cli.endings import BROKEN_PIPE, REFUSED, close_output
+from cli.parser import Parser
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 
@@ -149,7 +150,7 @@ HOW_TO_GET_A_RIGHT = (
 
 def parser_of(wanted: Collection[str]) -> argparse.ArgumentParser:
     """Return the parser of all subcommands, with the options of the `wanted` ones only."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="./disttrain", description=__doc__, epilog=EPILOG, formatter_class=HelpFormatter
     )
     choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")

@@ -78,7 +78,7 @@ disks() {
     ctr*) disk containerd /var/lib/containerd ;;
     *) disk containerd /var/lib/rancher/k3s ;;
   esac
-  disk tmp /tmp
+  disk tmp /var/tmp
   disk programs /usr/local/bin
   disk settings /etc/rancher
   fact shm_kib "$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $2 }')"

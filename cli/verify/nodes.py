@@ -1,5 +1,6 @@
 """`disttrain verify --nodes`: a smoke test on each node where the run's pods may be placed."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
@@ -29,6 +30,12 @@ MOST_AT_ONCE = 8
 LIMIT_SECONDS = 1200
 START_SECONDS = 300.0
 DOCTOR = "./disttrain doctor names the cause"
+PRODUCT_LABEL = "nvidia.com/gpu.product"  # NVIDIA's feature discovery sets it
+OF_PARTS = re.compile(r"-MIG-|-SHARED$")
+"""What the label has if each GPU is divided into MIG instances, or is offered several times.
+
+CUDA shows several such parts of a GPU as one device, so their number says nothing about a fault.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class NodeToTest:
 
     Args:
         name: the name of the node.
-        gpus: the number of free GPUs.
+        gpus: the number of free GPUs; at most 1 if the GPUs are offered in parts.
         problem: why no pod is started there; empty if one is started.
         is_fault: whether the problem is a fault of the node.
     """
@@ -71,7 +78,8 @@ def nodes_to_test(
             problem = f"its {offered} GPUs are in use; their pods are checked without --nodes"
             found.append(NodeToTest(name, problem=problem))
         else:
-            found.append(NodeToTest(name, free))
+            in_parts = OF_PARTS.search(str(labels.get(PRODUCT_LABEL, "")))
+            found.append(NodeToTest(name, min(free, 1) if in_parts else free))
     return found
 
 

@@ -30,7 +30,6 @@ API_VERSION = "client.authentication.k8s.io/v1"
 TUNNEL_SECONDS = 900  # Open connections keep the tunnel open longer.
 CREDENTIAL_SECONDS = 600  # Less, so that clients ask again before the tunnel can end.
 FIRST_PORT, PORTS = 20000, 10000  # Systems give higher ports to clients.
-API_SERVER = "127.0.0.1:6443"  # as the host sees it
 ANSWER_SECONDS = 5
 
 
@@ -53,6 +52,11 @@ def is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def api_server(spec: Mapping[str, Any]) -> str:
+    """The address of the API server, as the host sees it."""
+    return f"127.0.0.1:{spec['api_port']}"
+
+
 def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
     """Start ssh in the background. When this function returns, ssh has authenticated.
 
@@ -62,7 +66,7 @@ def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
     """
     # Only this user can read the folder.
     with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
-        forward = f"127.0.0.1:{port}:{API_SERVER}"
+        forward = f"127.0.0.1:{port}:{api_server(spec)}"
         # A session with `sleep`, instead of -N, lets ssh end when the time is up and nobody uses
         # the tunnel any more.
         command = ssh_command(spec, Path(folder), "-f", "-L", forward)
@@ -109,7 +113,7 @@ def refuse_forbidden_tunnel(spec: Mapping[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
         try:
             done = subprocess.run(
-                ssh_command(spec, Path(folder), "-W", API_SERVER),
+                ssh_command(spec, Path(folder), "-W", api_server(spec)),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=ANSWER_SECONDS,

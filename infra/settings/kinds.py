@@ -39,6 +39,11 @@ class WorkloadChoice(Kind, Protocol):
         """The largest number of characters of the setting `instance`."""
         ...
 
+    @property
+    def child_ending(self) -> str:
+        """The ending that the names of the run's objects must not have; empty if there is none."""
+        ...
+
 
 class MadeStorage(Protocol):
     """What the settings need to know about the storage that a kind makes from a request."""

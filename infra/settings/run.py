@@ -191,6 +191,13 @@ def _read_instance(reader: Reader, workload: WorkloadChoice) -> str:
             f"{workload.name} have room for {most}",
             "Shorten it",
         )
+    # The instance is added to the names with a hyphen.
+    if (ending := workload.child_ending) and f"-{instance}".endswith(ending):
+        reason = (
+            f"the name of the run then ends with {ending}, which the controller of topology "
+            f"{workload.name} adds to the name of another run for a part of it"
+        )
+        reader.problem("instance", instance, reason, "Choose one with another ending")
     return instance
 
 

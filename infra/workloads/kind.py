@@ -48,6 +48,10 @@ class WorkloadKind:
             changes of these fields, and replaces the workload if its revision changes. Empty if
             Kueue changes no field of this kind's workload.
         longest_instance: the largest number of characters that the setting `instance` may have.
+        child_ending: what the controller adds to the name of a workload for a child of a kind of
+            which it makes another child with the workload's own name. An `instance` with this
+            ending is refused, because two runs could have children of the same name. Empty if there
+            is no such child.
         refused_at_first: parts of the messages by which a controller refuses a workload because it
             has not yet seen the other objects that `render` makes; `{name}` stands for the name of
             the workload. `pulumi up` waits as long as the workload is refused for such a reason.
@@ -77,6 +81,7 @@ class WorkloadKind:
     kept_in_previews: tuple[str, ...] = ()
     changed_by_kueue: tuple[str, ...] = ()
     longest_instance: int = 30
+    child_ending: str = ""
     refused_at_first: tuple[str, ...] = ()
     otherwise: str = ""
     container: str = TRAINER_CONTAINER

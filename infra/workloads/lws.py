@@ -66,5 +66,6 @@ KIND = WorkloadKind(
     resume=lambda run: {"spec": {"replicas": 1}},
     no_ttl_because=NEVER_ENDS,
     replace_on=("spec.leaderWorkerTemplate",),
+    child_ending="-0",  # the StatefulSet of the workers; that of the leader has no ending
     otherwise=OTHERWISE,
 )

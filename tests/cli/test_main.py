@@ -256,3 +256,24 @@ sys.exit(program.main(["show"]))
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, b"it said \\u2717\n", b"")
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "second"),
+    [
+        ("logs --rank 0 --rank 5", "--rank", "5"),
+        ("doctor --host ssh://a --host ssh://b", "--host", "ssh://b"),
+        ("stop --stack=dev --stack=prod", "--stack", "prod"),
+        ("runs compare a b --to a.svg --to b.svg", "--to", "b.svg"),
+    ],
+)
+def test_option_with_two_values_is_refused(
+    words: str, option: str, second: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An option that is given twice is refused. If the last value counted alone, a user who wants
+    the logs of two ranks, or the findings of two hosts, would take those of one for all.
+    """
+    with pytest.raises(SystemExit, match="2"):
+        program.main(words.split())
+    said = f"argument {option}: it is given twice, the second time as {second!r}. Give it once\n"
+    assert capsys.readouterr().err.endswith(said)

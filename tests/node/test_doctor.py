@@ -32,16 +32,25 @@ class Fault:
     expect: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def mounted(where: str, options: str) -> tuple[str, str]:
-    """Return shell texts that mount a file system in memory over a folder, and unmount it."""
-    make = f"mkdir -p {where}; mount -t tmpfs -o {options} tmpfs {where}"
-    return make, f"umount {where}; rmdir --ignore-fail-on-non-empty {where}"
+def mounted(where: str, options: str) -> str:
+    """Return a shell text that mounts a file system in memory over a folder."""
+    return f"mkdir -p {where}; mount -t tmpfs -o {options} tmpfs {where}"
 
 
 FAULTS = (
-    Fault("disk-tmp", "/tmp: 0.0 GiB free", *mounted("/tmp", "size=20m")),
-    Fault("inodes", "/tmp: 0 inodes left", *mounted("/tmp", "size=64g,nr_inodes=1")),
-    Fault("data-root", "is in memory", *mounted(DATA_ROOT, "size=64g")),
+    Fault("disk-tmp", "/var/tmp: 0.0 GiB free", mounted("/var/tmp", "size=20m"), "umount /var/tmp"),
+    Fault(
+        "inodes",
+        "/var/tmp: 0 inodes left",
+        mounted("/var/tmp", "size=64g,nr_inodes=1"),
+        "umount /var/tmp",
+    ),
+    Fault(
+        "data-root",
+        "is in memory",
+        mounted(DATA_ROOT, "size=64g"),
+        f"umount {DATA_ROOT}; rmdir {DATA_ROOT}",
+    ),
     Fault("data-root", "is a file", f"touch {DATA_ROOT}", f"rm {DATA_ROOT}"),
     Fault("data-root", "is a link", f"ln -s /srv {DATA_ROOT}", f"rm {DATA_ROOT}"),
     Fault(

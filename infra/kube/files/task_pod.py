@@ -185,4 +185,4 @@ def _not_started(api: Api, path: str, patience: Patience) -> str:
     report = report_pod(item)
     if patience.is_over(report.stuck):
         raise TaskError(report.stuck)
-    return report.state
+    return report.state.removeprefix(f"{report.name} ")  # the line about the wait has the name

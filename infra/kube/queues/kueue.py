@@ -32,8 +32,8 @@ Kueue puts objects of these kinds, too, into the LocalQueue `default` of their n
 Workloads of them. But if such a Workload is set inactive, the pods are made again at once, and
 wait. So a run of these kinds is stopped and resumed by its field `replicas`, which Kueue allows.
 """
-DENIED = "denied the request"
-"""Part of the API server's message if a webhook refuses a change."""
+DENIED = '"v{}.kb.io" denied the request'
+"""Part of the API server's message if Kueue's webhook for a kind in lower case refuses a change."""
 FORGET_SECONDS = 60.0
 """How long Kueue may take to let a Workload go that is deleted, or whose pods have ended."""
 
@@ -156,7 +156,7 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
         try:
             api.patch(path, change)
         except ApiError as refused:
-            if DENIED not in str(refused):
+            if DENIED.format(str(item["kind"]).lower()) not in str(refused):
                 raise
             return str(refused)
         return ""

@@ -25,7 +25,7 @@ cgroup=v2
 cgroup_controllers=cpuset cpu io memory hugetlb pids rdma misc
 disk.data=/var/lib/disttrain|xfs|500000000|400000000|10000000|9000000|rw
 disk.containerd=/var/lib/rancher/k3s|xfs|500000000|400000000|10000000|9000000|rw
-disk.tmp=/tmp|tmpfs|32000000|31000000|8000000|7999999|rw
+disk.tmp=/var/tmp|xfs|500000000|400000000|10000000|9000000|rw
 disk.programs=/usr/local/bin|xfs|50000000|40000000|10000000|9000000|rw
 disk.settings=/etc/rancher|xfs|50000000|40000000|10000000|9000000|rw
 shm_kib=32768000
@@ -221,7 +221,7 @@ FAULTS: dict[str, Seeded] = {
         disk("containerd", "/var/lib/rancher/k3s", free="20971520"),
         severity="warning",
     ),
-    "disk-tmp": Seeded("0.0 GiB free", disk("tmp", "/tmp", free="0")),
+    "disk-tmp": Seeded("0.0 GiB free", disk("tmp", "/var/tmp", free="0")),
     "disk-system": Seeded("100 MiB free", disk("programs", "/usr/local/bin", free="102400")),
     "inodes": Seeded("100 inodes left", disk("data", "/var/lib/disttrain", inodes="100")),
     "data-root": Seeded("is a link", {"data_root": "link"}),

@@ -19,6 +19,7 @@ from cli.doctor.command import examine
 from cli.doctor.gather import clock_skew, gather, host_program
 from cli.facts import NotSeenError, parse_facts
 from cli.report import COULD_NOT_CHECK, Report
+from infra.image.parts import BASE
 from infra.node.doctor_plan import Machine, Plan, SshTarget
 from infra.node.expectations import Expectations
 from tests.cli.servers import (
@@ -74,6 +75,14 @@ def test_this_machine_is_looked_at_completely() -> None:
     assert by_id(report)["gpu-device"].status == "not applicable"
     left = [result.id for result in report.results if result.status == "not checked"]
     assert left == []
+
+
+def test_folder_for_sent_images_has_room() -> None:
+    """The free space is that of the folder to which the image is sent. /tmp is often a small file
+    system in memory, on which nothing depends.
+    """
+    evidence = by_id(examine(HERE))["disk-tmp"].evidence
+    assert evidence.startswith(f"{Path(BASE).parent}: ")
 
 
 def test_gpu_checks_say_what_the_bus_of_this_machine_says() -> None:

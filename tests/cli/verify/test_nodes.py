@@ -73,6 +73,24 @@ def test_only_free_gpus_of_matching_nodes_are_asked_for() -> None:
     assert found[0].problem == found[2].problem == ""
 
 
+@pytest.mark.parametrize(
+    ("product", "asked"),
+    [
+        ("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", 1),
+        ("Tesla-T4-SHARED", 1),
+        ("NVIDIA-H100-80GB-HBM3", 7),
+    ],
+)
+def test_one_part_of_gpus_is_tested(product: str, asked: int) -> None:
+    """On a node whose GPUs are divided into MIG instances, or shared by time slices, the smoke test
+    asks for one part. CUDA shows several parts of a GPU as one device, so a healthy node would be
+    called a faulty one.
+    """
+    there = [node("a", 7, labels={"nvidia.com/gpu.product": product})]
+    (found,) = nodes_to_test(there, [], dict[str, str]())
+    assert found == NodeToTest("a", asked)
+
+
 def test_node_that_cannot_take_pods_is_named() -> None:
     """A node that is not ready is a fault. A cordoned node is only named."""
     away, cordoned = nodes_to_test(

@@ -102,13 +102,15 @@ def test_plugin_folder_of_before_stays(tmp_path: Path) -> None:
         "etc/rancher/k3s/config.yaml.d/site.yaml",
         "etc/rancher/k3s/.audit.yaml",
         "etc/default/SERVICE",
+        "etc/sysconfig/SERVICE",
         "etc/systemd/system/SERVICE.service.d/limits.conf",
     ],
 )
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_settings_of_an_administrator_are_refused(tmp_path: Path, role: str, file: str) -> None:
     """Settings for k3s that an administrator has made stop the installation and stay as they are.
-    Otherwise `up` would write over them, and `destroy` would delete them with k3s.
+    Otherwise `up` would write over them, and `destroy` would delete them with k3s; or k3s would
+    read them and be another one than the stack's settings say.
     """
     host = K3sHost(tmp_path, role)
     theirs = host.root / file.replace("SERVICE", "k3s" if role == "server" else "k3s-agent")

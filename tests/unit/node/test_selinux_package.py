@@ -74,3 +74,24 @@ def test_package_of_others_stays(tmp_path: Path, has_package: bool) -> None:
     assert host.was_uninstalled
     assert (host.root / "removed").exists() is not has_package
     assert not (host.root / "var/lib/rancher").exists()
+
+
+@pytest.mark.parametrize("folder", ["etc/yum.repos.d", "etc/zypp/repos.d"])
+@pytest.mark.parametrize("is_theirs", [True, False])
+def test_repository_of_others_stays(tmp_path: Path, is_theirs: bool, folder: str) -> None:
+    """The file that names Rancher's repository of packages stays when k3s is removed if it was
+    there before k3s, although k3s' uninstaller deletes it. An administrator may have made it, with
+    the address of a mirror.
+    """
+    host = machine(tmp_path, has_package=True)
+    repository = host.root / folder / "rancher-k3s-common.repo"
+    repository.parent.mkdir(parents=True)
+    if is_theirs:
+        repository.write_text("theirs")
+    host.run("create", "gpu2", **host.installs_k3s_by(""))
+    if not is_theirs:
+        repository.write_text("made by k3s' installer")
+    host.removes_k3s_by(f"rm -f ROOT/{folder}/rancher-k3s-common*.repo")
+    host.run("delete", "gpu2")
+    kept = [path.read_text() for path in repository.parent.iterdir()]
+    assert kept == (["theirs"] if is_theirs else [])

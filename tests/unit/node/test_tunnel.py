@@ -35,12 +35,13 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-KUBECONFIG = {
+K3S = "https://127.0.0.1:6443"
+KUBECONFIG: dict[str, Any] = {
     "clusters": [
         {
             "name": "default",
             "cluster": {
-                "server": "https://127.0.0.1:6443",
+                "server": K3S,
                 "certificate-authority-data": encoded("the-authority"),
             },
         }
@@ -94,10 +95,16 @@ def test_kubeconfig_names_no_path_of_this_machine() -> None:
 
 
 def plugin_says(
-    folder: Path, host: str, path: str = os.environ["PATH"]
+    folder: Path, host: str, path: str = os.environ["PATH"], server: str = K3S
 ) -> subprocess.CompletedProcess[str]:
-    """Run the plugin of a host's kubeconfig in a folder, with these folders of programs."""
-    plugin = tunnelled(KUBECONFIG, {**SPEC, "host": host})["users"][0]["user"]["exec"]
+    """Run the plugin of a host's kubeconfig in a folder, with these folders of programs.
+
+    `server` is the address of the API server in the kubeconfig that k3s has written.
+    """
+    (named,) = KUBECONFIG["clusters"]
+    clusters = [{**named, "cluster": {**named["cluster"], "server": server}}]
+    config = tunnelled({**KUBECONFIG, "clusters": clusters}, {**SPEC, "host": host})
+    plugin = config["users"][0]["user"]["exec"]
     environment = {variable["name"]: variable["value"] for variable in plugin["env"]}
     return subprocess.run(
         [plugin["command"], *plugin["args"]],
@@ -165,6 +172,24 @@ def test_host_that_forbids_tunnels_is_named(
     assert ("AllowTcpForwarding" in done.stderr) is is_forbidden
     assert (done.returncode != 0) is is_forbidden
     assert ("the-certificate" in done.stdout) is not is_forbidden
+
+
+@pytest.mark.parametrize(
+    ("server", "port"), [("https://10.1.2.7:6444", 6444), (K3S, 6443), ("https://gpu01", 443)]
+)
+def test_tunnel_leads_to_configured_port(tmp_path: Path, server: str, port: int) -> None:
+    """The tunnel leads to the port on which the API server listens by k3s' own kubeconfig. An
+    adopted k3s may have another one than 6443 (`https-listen-port`).
+    """
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\necho $* >>{tmp_path}/asked\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    plugin_says(tmp_path, "10.1.2.7", path, server)  # opens a tunnel
+    with tunnel("10.1.2.7", Ends):
+        plugin_says(tmp_path, "10.1.2.7", path, server)  # asks why it ends connections
+    opened, asked = (tmp_path / "asked").read_text().splitlines()
+    assert f"-L 127.0.0.1:{local_port('10.1.2.7', 22, 'admin')}:127.0.0.1:{port} " in opened
+    assert f"-W 127.0.0.1:{port} " in asked
 
 
 def test_host_that_does_not_answer_holds_up_nobody(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pulumi
+import pytest
+
 from tests.unit.stacks import deploy
 
 
@@ -40,3 +43,21 @@ def test_leader_worker_set_has_one_group_of_all_pods(tmp_path: Path) -> None:
     assert hand_over["resume"] == {"spec": {"replicas": 1}}
     replaced = made.one("training-leader-worker-set").request.replaceOnChanges
     assert list(replaced) == ["spec.leaderWorkerTemplate"]
+
+
+@pytest.mark.parametrize(
+    ("instance", "refused"), [("0", True), ("b-0", True), ("10", False), ("0-b", False)]
+)
+def test_instance_cannot_be_the_workers_ending(
+    tmp_path: Path, instance: str, refused: bool
+) -> None:
+    """An `instance` is refused if the run's StatefulSet would have the name of the workers'
+    StatefulSet of the run without that ending. One namespace has room for one of them.
+    """
+    changes = {"topology": "lws", "instance": instance}
+    if not refused:
+        deploy("sandbox-multipod", tmp_path, changes)
+        return
+    with pytest.raises(pulumi.RunError, match=f"instance: '{instance}' .* ends with -0"):
+        deploy("sandbox-multipod", tmp_path, changes)
+    deploy("sandbox-multipod", tmp_path, {**changes, "topology": "multi-pod"})

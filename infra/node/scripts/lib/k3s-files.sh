@@ -20,6 +20,8 @@ $FEATURES/features.d $FEATURES/source.d $FEATURES /etc/kubernetes
 readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
 
 readonly POLICY=k3s-selinux # the package with k3s' rules for SELinux
+# Where package managers find the repository of this package. k3s' uninstaller deletes these files.
+readonly REPOSITORIES='/etc/yum.repos.d/rancher-k3s-common.repo /etc/zypp/repos.d/rancher-k3s-common.repo'
 has_policy() { command -v rpm >/dev/null && rpm -q --quiet "$POLICY"; }
 
 # Records that the k3s of this host belongs to this program from now on. It also records which paths
@@ -27,7 +29,7 @@ has_policy() { command -v rpm >/dev/null && rpm -q --quiet "$POLICY"; }
 record_ownership() {
   [ ! -e "$OWNERSHIP_FILE" ] || return 0
   before=""
-  for path in $FOLDERS $LINKS; do
+  for path in $FOLDERS $LINKS $REPOSITORIES; do
     if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
 }before $path"; fi
   done

@@ -46,14 +46,16 @@ host_name() {
 - and . there, and at most 63 characters. Give the host another one: hostnamectl set-hostname NAME"
 }
 
-# Refuses files of k3s' settings that this program did not make. When k3s is removed, all such files are
-# removed too, and some are overwritten before. Our own files are written after the ownership file, so
-# there is nothing to refuse once that file exists.
+# Refuses files of k3s' settings that this program did not make. When k3s is removed, all such files except
+# SYSCONFIG are removed too, and some are overwritten before. Our own files are written after the ownership
+# file, so there is nothing to refuse once that file exists.
 refuse_files_of_others() {
   [ ! -e "$OWNERSHIP_FILE" ] || return 0
-  for file in "${CONFIG%/*}"/* "${CONFIG%/*}"/.[!.]* "$ENVIRONMENT" "$UNIT.env" "$UNIT.d"; do
+  for file in "${CONFIG%/*}"/* "${CONFIG%/*}"/.[!.]* "$ENVIRONMENT" "$UNIT.env" "$UNIT.d" "$SYSCONFIG"; do
+    effect="k3s would be installed over it, and it would be removed with k3s"
+    [ "$file" != "$SYSCONFIG" ] || effect="k3s would take its options from there as well"
     [ ! -e "$file" ] && [ ! -L "$file" ] || fail "$file is on this host already, and is not of this program: \
-k3s would be installed over it, and it would be removed with k3s. Take what is in it over into the settings \
+$effect. Take what is in it over into the settings \
 (registries: k3sRegistries; proxies: httpProxy, httpsProxy, noProxy; networks: podCidr, serviceCidr, \
 nodeInterface), move it to another folder, and run pulumi up again"
   done

@@ -6,7 +6,7 @@ was_there_before() { grep -qxF "before $1" "$OWNERSHIP_FILE"; }
 # k3s-killall.sh and the uninstaller delete some paths even if they were there before k3s. Such paths are
 # moved aside while these scripts run.
 keep_others_paths() { # aside or back
-  for path in $LINKS /var/lib/cni; do
+  for path in $LINKS $REPOSITORIES /var/lib/cni; do
     if was_there_before "$path"; then
       case $1 in
         aside) [ ! -e "$path" ] && [ ! -L "$path" ] || mv "$path" "$path.disttrain-kept" ;;

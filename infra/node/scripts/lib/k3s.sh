@@ -14,6 +14,7 @@ readonly KUBECONFIG_FILE=/etc/rancher/k3s/k3s.yaml
 # k3s uses this kubeconfig itself. It exists even if the other one was removed, or is written elsewhere.
 readonly ADMIN_KUBECONFIG_FILE=/var/lib/rancher/k3s/server/cred/admin.kubeconfig
 readonly ENVIRONMENT="/etc/default/$SERVICE" # the unit reads it; k3s' installer never writes it
+readonly SYSCONFIG="/etc/sysconfig/$SERVICE" # the unit reads it too; nothing of ours is there
 readonly REGISTRATION=/etc/rancher/k3s/config.yaml.d/disttrain.yaml # of a further machine
 # The token with which a further machine joins (mode 0600). An agent has the agents' token.
 readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token

@@ -25,9 +25,10 @@ KINDS = {
 }
 SUSPEND = {"spec": {"replicas": 0}}
 REFUSED = (
-    'admission webhook "vstatefulset.kb.io" denied the request: spec.replicas: Forbidden: workload '
+    'admission webhook "v{}.kb.io" denied the request: spec.replicas: Forbidden: workload '
     "from previous scale-down is still being deleted"
 )
+FROZEN = 'admission webhook "validation.gatekeeper.sh" denied the request: [freeze] no new pods'
 GATE = {"name": "kueue.x-k8s.io/admission"}
 GATED = [
     {"metadata": {"name": f"train-{n}"}, "spec": {"schedulingGates": [GATE]}} for n in (0, 1, 2)
@@ -53,7 +54,8 @@ class Cluster(ApiServer):
         made = {"name": "w", "uid": "w1", "creationTimestamp": "2026-11-23T00:17:49Z"}
         spec = {"queueName": "default", "active": True}
         self.own: Json = {"metadata": made, "spec": spec, "status": {"conditions": [WAITS]}}
-        self.refusals = 0  # so often Kueue's webhook refuses to let the pods start
+        self.refusals = 0  # so often a webhook refuses to let the pods start
+        self.words = REFUSED.format(kind.lower())  # what it says; without a change, Kueue's
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         del query
@@ -68,7 +70,7 @@ class Cluster(ApiServer):
             if method == "PATCH":
                 if self.item["spec"]["replicas"] == 0 and self.refusals:
                     self.refusals -= 1
-                    raise ApiError(403, REFUSED)
+                    raise ApiError(403, self.words)
                 self.item["spec"] |= body["spec"]
             return self.item
         return {"items": []}
@@ -89,6 +91,19 @@ def test_run_of_stateful_sets_stops_by_replicas(kind: str) -> None:
     cluster.refusals = 1
     steer(api, "disttrain", cluster.item, {"spec": {"replicas": 3}}, active=True)
     assert cluster.item["spec"] == {"replicas": 3}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_refusals_end_the_resume(kind: str) -> None:
+    """Only a refusal of Kueue passes with time. With that of another webhook, such as a policy of
+    the cluster, the resume ends at once and says its words.
+    """
+    cluster = Cluster(kind)
+    api = api_of(cluster)
+    steer(api, "disttrain", cluster.item, SUSPEND, active=False)
+    cluster.refusals, cluster.words = 1, FROZEN
+    with pytest.raises(ApiError, match="no new pods"):
+        steer(api, "disttrain", cluster.item, {"spec": {"replicas": 3}}, active=True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
