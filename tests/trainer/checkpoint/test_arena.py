@@ -60,12 +60,19 @@ def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPat
 class RecordingGpu:
     """A stand-in for `torch.cuda` that records in order what is asked of it, and for which
     device.
+
+    As with a real GPU, each thread begins on GPU 0, and a question about an event makes a context
+    on the GPU of the thread that asks.
     """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.locked: set[int] = set()
-        gpu = self
+        self.contexts: set[torch.device] = set()
+        gpu, thread = self, threading.local()
+
+        def set_device(device: torch.device) -> None:
+            thread.device = device
 
         class Stream:
             def __init__(self, device: object = None, name: str = "side"):
@@ -84,6 +91,7 @@ class RecordingGpu:
 
             def query(self) -> bool:
                 gpu.calls.append("host asks for event")
+                gpu.contexts.add(getattr(thread, "device", torch.device("cuda", 0)))
                 return gpu.calls.count("host asks for event") > 2
 
         @contextmanager
@@ -99,6 +107,7 @@ class RecordingGpu:
             "Event": Event,
             "stream": stream,
             "current_stream": lambda device: main,
+            "set_device": set_device,
             "cudart": lambda: self,
         }
 
@@ -142,6 +151,21 @@ def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     weights.zero_()
     assert torch.frombuffer(piece, dtype=torch.float32).tolist() == [1, 1, 1]
+
+
+def test_writing_makes_no_other_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writing thread of a rank makes no context on another GPU than the rank's own. The ranks
+    of a pod with 8 GPUs would take some 3.5 GB of the memory of GPU 0.
+    """
+    gpu = RecordingGpu()
+    for name, part in gpu.parts.items():
+        monkeypatch.setattr(torch.cuda, name, part)
+    arena = Arena(12, torch.device("cuda", 1))
+    arena.begin([(0, torch.ones(3))])
+    writing = threading.Thread(target=lambda: list(arena.pieces(0, 12)))
+    writing.start()
+    writing.join()
+    assert gpu.contexts == {torch.device("cuda", 1)}
 
 
 def test_a_gpus_pages_are_unlocked_again(monkeypatch: pytest.MonkeyPatch) -> None:
