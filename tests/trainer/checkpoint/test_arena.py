@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from tests.trainer.lab import Lab, NoSignals, last_step
-from trainer.checkpoint import store
+from trainer.checkpoint import save, store
 from trainer.checkpoint.arena import PIECE_BYTES, Arena
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.train import train
+from trainer.watch.beat import BEAT, Phase
 
 
 def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +56,24 @@ def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(BackgroundSave, "wait", wait_and_note)
     train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
     assert last_step(run) == 12
+
+
+def test_page_locking_counts_as_saving(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank tells the entrypoint that it saves before it reserves the memory for that. For a large
+    model on a GPU that takes longer than a step may take, and must not look like a hang.
+    """
+    phases, reserved = list[Phase](), list[Phase]()
+
+    class NotedArena(Arena):
+        def __init__(self, size_bytes: int, device: torch.device) -> None:
+            reserved.append(phases[-1])
+            super().__init__(size_bytes, device)
+
+    monkeypatch.setattr(BEAT, "phase", phases.append)
+    monkeypatch.setattr(save, "Arena", NotedArena)
+    run = lab.config(train__max_steps=8, checkpoint__interval=4, log__interval=100)
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+    assert reserved == [Phase.SAVE]
 
 
 class RecordingGpu:
