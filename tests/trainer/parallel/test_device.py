@@ -127,7 +127,8 @@ def test_ranks_on_one_gpu_are_refused_before_nccl_is(
     if not shared:
         assert World(size=2).connect(here, TrainConfig()) == here
         return
-    with pytest.raises(FatalError, match=f"several ranks use the same GPU {shared} "):
+    words = f"several ranks use the same GPU {shared} .* whole GPU of its own"
+    with pytest.raises(FatalError, match=words):
         World(size=2).connect(here, TrainConfig())
 
 
