@@ -156,7 +156,9 @@ def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> N
     arena = Arena(12, torch.device("cuda", 1))
     weights = torch.ones(3)
     arena.begin([(0, weights)])
+    assert not arena.is_filled
     arena.let_weights_change()
+    assert arena.is_filled  # The next updates wait for nothing.
     (piece,) = arena.pieces(0, 12)
     assert gpu.calls == [
         "lock 12 bytes",
