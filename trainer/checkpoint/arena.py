@@ -106,8 +106,8 @@ class Arena:
         only once for each byte.
         """
         if self._copied is not None:
-            # A thread begins on GPU 0. The question below would make a context there, which takes
-            # about 500 MB of that GPU's memory.
+            # A thread begins on GPU 0. The question below may make a context there, which takes
+            # about 500 MB of that GPU's memory (seen in meta-pytorch/torchcomms, pull request 777).
             torch.cuda.set_device(self._device)
             # `synchronize` is not used: it keeps a core busy, and Python's lock too if torch does
             # not release it. Then the training thread could not start the next pass.

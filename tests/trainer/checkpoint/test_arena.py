@@ -80,8 +80,8 @@ class RecordingGpu:
     """A stand-in for `torch.cuda` that records in order what is asked of it, and for which
     device.
 
-    As with a real GPU, each thread begins on GPU 0, and a question about an event makes a context
-    on the GPU of the thread that asks.
+    As with a real GPU, each thread begins on GPU 0. A question about an event makes a context on
+    the GPU of the thread that asks, which a real GPU may do.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_writing_makes_no_other_context(monkeypatch: pytest.MonkeyPatch) -> None:
     """The writing thread of a rank makes no context on another GPU than the rank's own. The ranks
-    of a pod with 8 GPUs would take some 3.5 GB of the memory of GPU 0.
+    of a pod with 8 GPUs could take some 3.5 GB of the memory of GPU 0.
     """
     gpu = RecordingGpu()
     for name, part in gpu.parts.items():
