@@ -278,6 +278,7 @@ def _seconds_left(run: Run, step: int) -> float | None:
 
 
 def _save(run: Run, step: int, loss: float, validation: Validation | None, is_last: bool) -> None:
+    BEAT.phase(Phase.SAVE)
     run.reports.held_up(Name.SAVING)
     run.save_seconds = run.state.save(step, loss, validation, is_last)
     run.held_up_seconds += run.save_seconds

@@ -83,9 +83,9 @@ class Place:
             prepare(config)
         return config
 
-    def compute(self, config: RunConfig) -> Compute:
+    def compute(self, config: RunConfig, world: World | None = None) -> Compute:
         """Return what the trainer would choose to compute with; torch is set up for it as in a
-        rank.
+        rank of `world`.
 
         The trainer refuses float16 on a CPU, because it is slow there. The arithmetic exists, so
         checks of it may run without a GPU.
@@ -93,7 +93,7 @@ class Place:
         if self.device == "cpu" and config.train.dtype == "float16":
             other = replace(config.train, dtype="float32", device="cpu")
             return replace(set_up_torch(other, World()), dtype=DTYPES["float16"])
-        return set_up_torch(config.train, World())
+        return set_up_torch(config.train, world or World())
 
     def train(
         self,
@@ -102,7 +102,7 @@ class Place:
         on_first_step: Callable[[], None] = lambda: None,
     ) -> list[dict[str, Any]]:
         """Train in this process as a rank does, and return the records of metrics.jsonl."""
-        compute = self.compute(config)
+        compute = self.compute(config, world)
         train(config, world or World(), compute, _NoSignals(), on_first_step)
         lines = (config.run_dir / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]

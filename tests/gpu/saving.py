@@ -9,6 +9,7 @@ import torch
 from tests.gpu.place import NotHereError, Place, contexts, losses
 from tests.gpu.time_line import TimeLine, time_line
 from trainer.config import RunConfig
+from trainer.parallel.world import World
 
 STEPS, SAVED_AT = 24, 10  # a run with saves after each fifth step continues from the second
 
@@ -27,14 +28,16 @@ def a_cpu_run_makes_no_context(place: Place) -> str:
 def a_save_touches_no_other_gpu(place: Place) -> str:
     """A rank that has saved has a context on its own GPU and on no other.
 
-    A context on another GPU would take hundreds of megabytes of its memory.
+    A context on another GPU would take hundreds of megabytes of its memory. The rank has the last
+    GPU, because a thread that does not choose one uses the first.
     """
     count = torch.cuda.device_count()
     if count < 2:
         raise NotHereError(f"it needs two GPUs, here are {count}")
-    place.train(place.config("own-gpu", checkpoint__interval=4))
-    assert contexts() == [0], f"contexts on GPUs {contexts()}, rank 0's is GPU 0"
-    return f"after saves a context on GPU 0 alone, of {count}"
+    own = count - 1
+    place.train(place.config("own-gpu", checkpoint__interval=4), World(local_rank=own))
+    assert contexts() == [own], f"contexts on GPUs {contexts()}, the rank's is GPU {own}"
+    return f"after saves a context on GPU {own} alone, of {count}"
 
 
 def a_copy_under_load_is_whole(place: Place) -> str:
@@ -90,7 +93,7 @@ def _continue_from(place: Place, saving: RunConfig, step: int) -> list[float]:
 
 def a_copy_runs_beside_the_kernels(place: Place) -> str:
     """The copies of a save to the host run on a stream of their own, beside the kernels of the
-    training.
+    training. The batches come from page-locked memory, so that the host waits for no copy.
 
     The time line comes from torch's profiler.
     """
@@ -98,6 +101,7 @@ def a_copy_runs_beside_the_kernels(place: Place) -> str:
         raise NotHereError("it needs a GPU's time line")
     line = profile_saves(place)
     assert line.copied_bytes > 100e6, f"only {line.copied_bytes} bytes were copied: {line}"
+    assert not line.pageable_bytes, f"batches are not page-locked: {line}"
     assert not line.shares_a_stream, f"copies and kernels are on one stream: {line}"
     assert line.overlap_seconds > 0, f"no kernel ran beside the copies: {line}"
     return line.describe()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-_LARGE_BYTES = 64 * 1024  # smaller copies to the host are losses and flags, not a checkpoint's
+_LARGE_BYTES = 64 * 1024  # smaller copies are losses and flags, not a checkpoint's or a batch's
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,9 @@ class TimeLine:
     """The copies of checkpoints to the host, and the kernels beside them."""
 
     copied_bytes: int
+    pageable_bytes: int
+    """The bytes of batches that came from memory that is not page-locked, since the first copy. The
+    host waits for such copies."""
     copy_seconds: float
     overlap_seconds: float
     """The part of `copy_seconds` in which at least one kernel ran too."""
@@ -74,6 +77,14 @@ def time_line(trace: str) -> TimeLine:
     )
     return TimeLine(
         copied_bytes=sum(event["args"]["bytes"] for event in copies),
+        pageable_bytes=sum(
+            event["args"]["bytes"]
+            for event in events
+            if event.get("cat") == "gpu_memcpy"
+            and "HtoD (Pageable" in event["name"]
+            and event["args"].get("bytes", 0) >= _LARGE_BYTES
+            and event["ts"] >= begin
+        ),
         copy_seconds=_length(copying) / 1e6,
         overlap_seconds=_length(_intersection(copying, computing)) / 1e6,
         kernel_count=len(kernels),

@@ -121,7 +121,9 @@ def test_time_line_counts_what_ran_beside_the_copies() -> None:
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 100, 50, 9, 10**6),
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 150, 50, 9, 10**6),
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 10, 1, 7, 4),  # a loss
-        event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 5, 7, 10**6),  # a batch
+        event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 5, 1, 7, 10**6),  # first weights
+        event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 120, 5, 7, 10**6),  # a batch
+        event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 130, 5, 7, 10**5),  # another one
     ]
     kernels = [
         event("kernel", "gemm", 90, 30, 7, call=1),
@@ -134,6 +136,7 @@ def test_time_line_counts_what_ran_beside_the_copies() -> None:
     beside = time_line(json.dumps({"traceEvents": [*copies, *kernels, *calls, {"ph": "M"}]}))
     assert beside.first_kernel_launched_after_seconds == pytest.approx(30e-6)
     assert (beside.copied_bytes, beside.shares_a_stream) == (2 * 10**6, False)
+    assert beside.pageable_bytes == 10**5
     assert beside.copy_seconds == pytest.approx(100e-6)
     assert beside.overlap_seconds == pytest.approx(30e-6)
     assert (beside.kernel_count, beside.first_kernel_after_seconds) == (2, pytest.approx(90e-6))

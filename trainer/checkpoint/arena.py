@@ -52,6 +52,7 @@ class Arena:
         self._taken = 0  # Bytes before this one are copied.
         self._stream: Any = None  # a torch.cuda.Stream, whose types are incomplete
         self._copied: Any = None  # a torch.cuda.Event
+        self._is_waited_for = True  # whether the training stream waits for that event
         if self._on_gpu:
             address = self._bytes.ctypes.data
             _lock_pages(address, len(self._bytes))
@@ -75,6 +76,7 @@ class Arena:
                     torch.from_numpy(here).copy_(raw, non_blocking=True)
                 self._copied = torch.cuda.Event()
                 self._copied.record(self._stream)
+            self._is_waited_for = False
             return
         with self._lock:
             flat = [(begin, _as_bytes(tensor).numpy()) for begin, tensor in sources]
@@ -83,7 +85,7 @@ class Arena:
     @property
     def is_filled(self) -> bool:
         """Whether the weights may change without a call of `let_weights_change`."""
-        return not self._sources and self._copied is None
+        return not self._sources and self._is_waited_for
 
     def let_weights_change(self) -> None:
         """Make the copy independent of the weights, which may change after this call.
@@ -91,8 +93,9 @@ class Arena:
         On a CPU this copies the bytes that are not written yet. On a GPU the training stream is
         told to wait for the copy, and the host continues at once.
         """
-        if self._copied is not None:
+        if not self._is_waited_for:
             torch.cuda.current_stream(self._device).wait_event(self._copied)
+            self._is_waited_for = True
         with self._lock:
             self._take(self._size, self._bytes, 0)
 
@@ -103,6 +106,9 @@ class Arena:
         only once for each byte.
         """
         if self._copied is not None:
+            # A thread begins on GPU 0. The question below may make a context there, which takes
+            # about 500 MB of that GPU's memory (seen in meta-pytorch/torchcomms, pull request 777).
+            torch.cuda.set_device(self._device)
             # `synchronize` is not used: it keeps a core busy, and Python's lock too if torch does
             # not release it. Then the training thread could not start the next pass.
             while not self._copied.query():

@@ -37,8 +37,14 @@ def with_defaults(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_identity(saved: Mapping[str, Any], config: RunConfig, where: str) -> None:
-    """Raise a FatalError that names every setting in which `config` differs from `saved`."""
+    """Raise a FatalError that names every setting in which `config` differs from `saved`.
+
+    A tokenizer.json may have another path. The checksum of the tokens shows whether it is the same.
+    """
     wanted, saved = identity(config), with_defaults(saved)
+    tokenizers = [str(values.get("dataset.tokenizer")) for values in (wanted, saved)]
+    if all(tokenizer.endswith(".json") for tokenizer in tokenizers):
+        wanted["dataset.tokenizer"] = saved["dataset.tokenizer"]
     differing = [
         f"{key}: {wanted.get(key)!r} now, {saved.get(key)!r} in {where}"
         for key in sorted({*saved, *wanted})

@@ -72,7 +72,8 @@ def raise_diverged(run_dir: Path, world: World, step: int, what: str, newest: in
     if world.any(again):
         older = (
             ". If that does not help, the weights in the newest checkpoint are bad already: move "
-            "it out of the folder checkpoints, and the run continues from the one before"
+            "it out of the folder checkpoints (and its copy out of checkpoint.mirror, if set), and "
+            "the run continues from the one before"
         )
         raise FatalError(
             f"{text}; it did so at the start before this one too. Lower train.learning_rate, or "

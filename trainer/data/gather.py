@@ -32,6 +32,9 @@ def gather(
         missing = ((0, rows - len(starts)), (0, 0))
         inputs = np.pad(inputs, missing)
         targets = np.pad(targets, missing, constant_values=IGNORED_TARGET)
+    # Both are views with a gap after each row. Such a tensor keeps its gaps in page-locked memory,
+    # and torch then copies it to a GPU by way of pageable memory, for which the host waits.
+    inputs, targets = np.ascontiguousarray(inputs), np.ascontiguousarray(targets)
     return torch.from_numpy(inputs), torch.from_numpy(targets)
 
 

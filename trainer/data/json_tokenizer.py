@@ -46,15 +46,17 @@ class JsonTokenizer:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         from tokenizers import Tokenizer as Library
 
+        remedy = "Put that file back, or remove the data set and prepare it again"
         try:
             content = path.read_bytes()
         except OSError as error:
-            raise FatalError(f"dataset.tokenizer: {path} cannot be read: {error}") from error
+            text = f"dataset.tokenizer: {path} cannot be read: {error}. {remedy}"
+            raise FatalError(text) from error
         actual = hashlib.sha256(content).hexdigest()
         if sha256 is not None and actual != sha256:
             raise FatalError(
                 f"{path} has changed: its sha256 is {actual}, and the data set was made with "
-                f"{sha256}; put that file back, or prepare the data set again"
+                f"{sha256}. {remedy}"
             )
         try:
             tokenizer = Library.from_buffer(content)

@@ -84,7 +84,9 @@ def _tokenizer(dataset: DatasetConfig) -> dict[str, Any]:
     try:
         checksum = sha256_of_file(path)
     except OSError as error:
-        raise FatalError(f"dataset.tokenizer: {path} cannot be read: {error}") from error
+        raise FatalError(
+            f"dataset.tokenizer: {path} cannot be read: {error}. If it was moved, set its new path"
+        ) from error
     return {"kind": "tokenizer.json", "sha256": checksum, "end_of_text": dataset.end_of_text}
 
 

@@ -194,13 +194,9 @@ class MetricsLog:
         Raises:
             OSError: A file could not be written to the disk.
         """
-        self.flush()
-        sync_metrics(self._path.parent)
-
-    def flush(self) -> None:
-        """Wait until what was recorded so far is in the files."""
         for write in (self._file.flush, self._curves.flush):
-            self._threads.submit(write).result()
+            self._threads.submit(write).result()  # This waits for the records before it.
+        sync_metrics(self._path.parent)
 
     def close(self) -> None:
         """Write everything to the files, and close them."""

@@ -226,7 +226,8 @@ def compile_blocks(model: GPT) -> None:
     recompile_limit).
     """
     for block in model.blocks:
-        block.forward = torch.compile(block.forward)
+        # trainer/parallel/wrap.py has the reason for `dynamic`.
+        block.forward = torch.compile(block.forward, dynamic=False)
 
 
 def make_optimizer(model: GPT, train: TrainConfig) -> torch.optim.AdamW:

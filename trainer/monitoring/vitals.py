@@ -59,7 +59,7 @@ class Vitals:
     def round_ended(self, reason: str) -> None:
         """Note that no rank runs any more; `reason` is what the ranks reported."""
         self._ranks_alive = 0
-        self._divergences += " diverged: " in reason  # as trainer/train.py words it
+        self._divergences += " diverged: " in reason  # the word of raise_diverged
         self.enter(State.WAITING)
 
     def end(self, *, has_failed: bool) -> None:

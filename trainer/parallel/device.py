@@ -77,7 +77,10 @@ def _choose_device(setting: str, local_rank: int) -> tuple[torch.device, str]:
     # If only one GPU is visible, its number is 0, whatever the local rank is.
     index = 0 if count == 1 else local_rank
     if index >= count:
-        raise FatalError(f"local rank {local_rank} has no GPU: {count} are visible")
+        raise FatalError(
+            f"local rank {local_rank} has no GPU: {count} are visible. Start at most {count} ranks "
+            "here (PET_NPROC_PER_NODE), or give the pod more GPUs (gpusPerPod)"
+        )
     device = torch.device("cuda", index)
     torch.cuda.set_device(device)
     return device, f"{count} visible"

@@ -147,9 +147,9 @@ class World:
             uuid = str(torch.cuda.get_device_properties(compute.device).uuid)
             if shared := duplicates(self.gather_objects(uuid)):
                 raise FatalError(
-                    f"several ranks use the same GPU {', '.join(shared)} (time-slicing, or more "
-                    "processes than GPUs), which NCCL refuses: give each rank its own GPU or MIG "
-                    "slice, or set train.backend to gloo"
+                    f"several ranks use the same GPU {', '.join(shared)} (time-slicing, MIG, or "
+                    "more processes than GPUs), which NCCL refuses: give each rank a whole GPU of "
+                    "its own, or set train.backend to gloo"
                 )
         return compute
 

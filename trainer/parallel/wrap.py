@@ -74,7 +74,9 @@ class Parallel:
             # (NotImplementedError at the first step). So each block becomes a graph of its own.
             compile_blocks(model)
         elif compute.compile:
-            self._module = cast(nn.Module, torch.compile(model))
+            # Training and evaluation have batches of one size each. By default torch compiles the
+            # second of them for any size, which is slower.
+            self._module = cast(nn.Module, torch.compile(model, dynamic=False))
         self.evaluated = self._module
         if self._kind == "ddp":
             device_ids = [compute.device] if compute.device.type == "cuda" else None

@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from tests.trainer.lab import Lab, NoSignals, last_step
-from trainer.checkpoint import store
+from trainer.checkpoint import save, store
 from trainer.checkpoint.arena import PIECE_BYTES, Arena
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.train import train
+from trainer.watch.beat import BEAT, Phase
 
 
 def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,15 +58,40 @@ def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPat
     assert last_step(run) == 12
 
 
+def test_page_locking_counts_as_saving(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank tells the entrypoint that it saves before it reserves the memory for that. For a large
+    model on a GPU that takes longer than a step may take, and must not look like a hang.
+    """
+    phases, reserved = list[Phase](), list[Phase]()
+
+    class NotedArena(Arena):
+        def __init__(self, size_bytes: int, device: torch.device) -> None:
+            reserved.append(phases[-1])
+            super().__init__(size_bytes, device)
+
+    monkeypatch.setattr(BEAT, "phase", phases.append)
+    monkeypatch.setattr(save, "Arena", NotedArena)
+    run = lab.config(train__max_steps=8, checkpoint__interval=4, log__interval=100)
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+    assert reserved == [Phase.SAVE]
+
+
 class RecordingGpu:
     """A stand-in for `torch.cuda` that records in order what is asked of it, and for which
     device.
+
+    As with a real GPU, each thread begins on GPU 0. A question about an event makes a context on
+    the GPU of the thread that asks, which a real GPU may do.
     """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.locked: set[int] = set()
-        gpu = self
+        self.contexts: set[torch.device] = set()
+        gpu, thread = self, threading.local()
+
+        def set_device(device: torch.device) -> None:
+            thread.device = device
 
         class Stream:
             def __init__(self, device: object = None, name: str = "side"):
@@ -84,6 +110,7 @@ class RecordingGpu:
 
             def query(self) -> bool:
                 gpu.calls.append("host asks for event")
+                gpu.contexts.add(getattr(thread, "device", torch.device("cuda", 0)))
                 return gpu.calls.count("host asks for event") > 2
 
         @contextmanager
@@ -99,6 +126,7 @@ class RecordingGpu:
             "Event": Event,
             "stream": stream,
             "current_stream": lambda device: main,
+            "set_device": set_device,
             "cudart": lambda: self,
         }
 
@@ -128,7 +156,9 @@ def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> N
     arena = Arena(12, torch.device("cuda", 1))
     weights = torch.ones(3)
     arena.begin([(0, weights)])
+    assert not arena.is_filled
     arena.let_weights_change()
+    assert arena.is_filled  # The next updates wait for nothing.
     (piece,) = arena.pieces(0, 12)
     assert gpu.calls == [
         "lock 12 bytes",
@@ -142,6 +172,21 @@ def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     weights.zero_()
     assert torch.frombuffer(piece, dtype=torch.float32).tolist() == [1, 1, 1]
+
+
+def test_writing_makes_no_other_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writing thread of a rank makes no context on another GPU than the rank's own. The ranks
+    of a pod with 8 GPUs could take some 3.5 GB of the memory of GPU 0.
+    """
+    gpu = RecordingGpu()
+    for name, part in gpu.parts.items():
+        monkeypatch.setattr(torch.cuda, name, part)
+    arena = Arena(12, torch.device("cuda", 1))
+    arena.begin([(0, torch.ones(3))])
+    writing = threading.Thread(target=lambda: list(arena.pieces(0, 12)))
+    writing.start()
+    writing.join()
+    assert gpu.contexts == {torch.device("cuda", 1)}
 
 
 def test_a_gpus_pages_are_unlocked_again(monkeypatch: pytest.MonkeyPatch) -> None:

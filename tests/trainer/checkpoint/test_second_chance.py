@@ -119,13 +119,15 @@ def test_volume_without_room_does_not_hide_a_divergence(
 @pytest.mark.parametrize(("newest", "is_told"), [(0, False), (5, True)])
 def test_second_divergence_says_what_to_do(tmp_path: Path, newest: int, is_told: bool) -> None:
     """A run that ends because its loss is not finite says which settings to change. Where there is
-    a checkpoint, that may be the cause, and the run says how to go on without it.
+    a checkpoint, that may be the cause, and the run says how to go on without it. Its copy in a
+    mirror would come back if the volume held no other checkpoint.
     """
     with pytest.raises(RetryableError):
         raise_diverged(tmp_path, World(), 7, "loss nan", newest)
     with pytest.raises(FatalError, match=r"Lower train\.learning_rate") as ended:
         raise_diverged(tmp_path, World(), 7, "loss nan", newest)
-    assert ("the run continues from the one before" in str(ended.value)) == is_told
+    words = "(and its copy out of checkpoint.mirror, if set), and the run continues from the one"
+    assert (words in str(ended.value)) == is_told
 
 
 def test_finished_run_forgets_its_trouble(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from cli.fetch import pod_program
 from cli.push.local_run import read_run
-from tests.trainer.lab import WORDS, Lab, NoSignals, text_of_words
+from tests.trainer.lab import WORDS, Lab, NoSignals, last_step, text_of_words
 from trainer.__main__ import main
 from trainer.config import RunConfig
+from trainer.data.prepare import prepare
+from trainer.launch.exit_codes import FatalError
 from trainer.mirror.push import Pusher, mirror_folder
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
@@ -119,3 +122,29 @@ def test_run_without_copy_reads_the_data_set(lab: Lab, tmp_path: Path) -> None:
     (run.run_dir / TOKENIZER_FILE).unlink()
     given = ["--run-dir", str(run.run_dir), "--output", str(tmp_path / "out")]
     assert main(["export", *given]) == 0
+
+
+def test_moved_tokenizer_continues_the_run(lab: Lab) -> None:
+    """A run continues if its tokenizer.json has another path. Its content is checked by the data
+    set, whose tokens it made.
+    """
+    run, moved = config_of(lab), lab.root / "moved.json"
+    train_here(run)
+    shutil.move(run.dataset.tokenizer, moved)
+    more = replace(run, train=replace(run.train, max_steps=7))
+    with pytest.raises(FatalError, match=r"given.json cannot be read: .* set its new path"):
+        prepare(more)
+    more = replace(more, dataset=replace(run.dataset, tokenizer=str(moved)))
+    prepare(more)
+    train_here(more)
+    assert last_step(more) == 7
+
+
+def test_lost_tokenizer_says_what_helps(lab: Lab) -> None:
+    """A data set without its tokenizer.json says what to do. To prepare it again is not enough,
+    because its other files show that it is prepared.
+    """
+    run = config_of(lab)
+    (run.dataset_dir / TOKENIZER_FILE).unlink()
+    with pytest.raises(FatalError, match="Put that file back, or remove the data set and prepare"):
+        train_here(run)

@@ -2,16 +2,24 @@
 other.
 """
 
+# pyright: reportPrivateImportUsage=false
 from __future__ import annotations
 
+import functools
 import math
 from itertools import pairwise
+from typing import Any
 
 import pytest
+import torch
 
 from tests.in_depth import in_depth
 from tests.trainer.lab import Lab, assert_bitwise_equal, losses, records, saved_tensors
-from trainer.config import RunConfig
+from trainer.config import ModelConfig, RunConfig, TrainConfig
+from trainer.model.gpt import GPT, compile_blocks
+from trainer.parallel.device import Compute
+from trainer.parallel.world import World
+from trainer.parallel.wrap import Parallel
 
 UNEVEN = {"train__global_batch_size": 10, "eval__interval": 10, "eval__batch_size": 64}
 
@@ -176,3 +184,34 @@ def test_recomputed_blocks_compile_on_several_ranks(lab: Lab, parallel: str) -> 
     lab.train(eager, 2)
     assert lab.ended(lab.fork_ranks(compiled, 2), 900) == [0, 0], lab.logs()
     assert_same_losses(eager, compiled)
+
+
+@pytest.mark.parametrize("by_block", [False, True])
+def test_compiled_code_has_fixed_sizes(monkeypatch: pytest.MonkeyPatch, by_block: bool) -> None:
+    """Training and evaluation each get code for their own batch, also where an evaluation comes
+    first, as after a stop in one. Code for batches of any size is slower and adds in another order.
+    """
+    sizes, graphs = list[object](), list[object]()
+
+    def backend(graph: Any, inputs: list[object]) -> Any:
+        graphs.append(graph)
+        sizes.extend(each for each in inputs if not isinstance(each, torch.Tensor))
+        return graph.forward
+
+    compiler = functools.partial(torch.compile, backend=backend)
+    monkeypatch.setattr(torch, "compile", compiler)
+    torch.compiler.reset()
+    model = GPT(ModelConfig(n_layer=2, n_head=2, n_embd=32, block_size=16, dropout=0.0), 65)
+    compute = Compute(torch.device("cpu"), "CPU", torch.float32, not by_block, "gloo", ())
+    parallel = Parallel(model, TrainConfig(), compute, World())
+    if by_block:
+        compile_blocks(model)
+    evaluated, trained = (torch.zeros(rows, 16, dtype=torch.int64) for rows in (8, 3))
+    model.eval()
+    with torch.no_grad():
+        parallel.evaluated(evaluated, evaluated)
+    model.train()
+    parallel.loss(trained, trained, reduces=True).backward()
+    torch.compiler.reset()
+    assert len(graphs) == 2
+    assert sizes == []
