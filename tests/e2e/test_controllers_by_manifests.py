@@ -159,7 +159,7 @@ def test_killed_controller_goes_with_the_run_that_it_carries_out(
     brought.publisher.lead(made, lab.cluster)
     try:
         made.up()
-        assert states(lab, made) == {run: "training"}
+        wait_for("the training", lambda: states(lab, made) == {run: "training"}, 60)
         lab.kubectl("scale", "deployment", "--all", "--replicas=0", namespace=kind.namespace)
         wait_for(
             "the controller's end",

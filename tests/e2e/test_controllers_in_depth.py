@@ -172,7 +172,7 @@ def test_killed_controllers_go_with_a_run_that_they_carry_out(
     try:
         made.preview()
         made.up()
-        assert states(lab, made) == {"e2e-killed": "training"}
+        wait_for("the training", lambda: states(lab, made) == {"e2e-killed": "training"}, 60)
         (workload,) = lab.get("workload")["items"]
         assert workload["metadata"]["finalizers"]
         assert set(changes(made.up("--expect-no-changes"))) == {"unchanged"}

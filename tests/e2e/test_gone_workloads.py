@@ -138,7 +138,9 @@ def test_other_runs_make_place_only_when_it_is_made_again(lab: Lab, stack: Stack
     suspended for it.
     """
     wait_until_gone(lab)
-    settings = {**run_settings(OTHER, ENDLESS), "platform": stack.name, "processesPerPod": "1"}
+    # Without periodic saves it never waits for one, and so it is `training` whenever it is asked.
+    trains = run_settings(OTHER, ENDLESS, **{"run.checkpoint.interval": "0"})
+    settings = {**trains, "platform": stack.name, "processesPerPod": "1"}
     other = lab.stack(OTHER, "sandbox-multipod", settings)
     try:
         other.up()

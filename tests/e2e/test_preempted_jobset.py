@@ -75,7 +75,7 @@ def test_preempted_run_spends_none_of_its_restarts(kueue: Lab, stack: Stack) -> 
         end_others(lab, "urgent")
         wait_for("further steps", lambda saved=saved: max(lab.losses(NAME)) > saved, LIMIT_SECONDS)
     assert spent(lab, JOBSET.workload) == 0
-    assert states(lab, stack) == {NAME: "training"}
+    wait_for("the training", lambda: states(lab, stack) == {NAME: "training"}, LIMIT_SECONDS)
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")  # so that its quota is free
 
 

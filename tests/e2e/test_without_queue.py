@@ -171,7 +171,7 @@ def test_namespace_that_is_left_out_trains_without_a_queue_alone(lab: Lab, platf
     with running(lab.cluster, [LEAVES_OUT]):
         platform.set_all({**RUN, "run.train.max_steps": str(ENDLESS)})
         platform.up()
-        assert states(lab, platform)[NAME] == "training"
+        wait_for("the training", lambda: states(lab, platform)[NAME] == "training", 60)
         platform.set_all({"queues.name": QUEUE, "topology": "none"})
         platform.up()
         platform.set_all({"topology": "single-pod", "queue": QUEUE})

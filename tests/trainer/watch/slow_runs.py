@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tests.trainer.lab import Lab
 from trainer.config import RunConfig
@@ -22,9 +23,16 @@ def findings(lab: Lab, run: RunConfig) -> list[str]:
     return [line for line in log_of(lab, run) if re.match("(no )?slow rank", line)]
 
 
+def step_of_log(lab: Lab, run: RunConfig) -> int:
+    """Return the last step in rank 0's log. The metrics may lag behind, as a thread writes them."""
+    return _last_step(log_of(lab, run))
+
+
 def steps_until(lab: Lab, run: RunConfig, finding: str, first_step: int) -> int:
     """Return how many steps the log has between `first_step` and the line `finding`."""
     lines = log_of(lab, run)
-    before = lines[: lines.index(finding)]
-    made = [int(found[1]) for line in before if (found := re.match(r"step (\d+)/", line))]
-    return made[-1] - first_step
+    return _last_step(lines[: lines.index(finding)]) - first_step
+
+
+def _last_step(lines: Sequence[str]) -> int:
+    return [int(found[1]) for line in lines if (found := re.match(r"step (\d+)/", line))][-1]

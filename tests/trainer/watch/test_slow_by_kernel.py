@@ -20,7 +20,13 @@ from tests.trainer.lab import Lab, last_step, rank_environment, records, wait_fo
 from tests.trainer.monitoring.pods import counted_pods
 from tests.trainer.monitoring.quota import Quota, quota
 from tests.trainer.networks import Networks, networks
-from tests.trainer.watch.slow_runs import ENDLESS, MOST_STEPS, findings, steps_until
+from tests.trainer.watch.slow_runs import (
+    ENDLESS,
+    MOST_STEPS,
+    findings,
+    step_of_log,
+    steps_until,
+)
 from trainer.config import RunConfig
 from trainer.watch.slow import Cause
 
@@ -82,7 +88,7 @@ def test_rank_with_a_cpu_quota_is_named_as_such(lab: Lab, group: Quota) -> None:
     wait_for("the first steps", lambda: last_step(run) > 20, LIMIT_SECONDS, lab)
     assert named(lab, run) == []
     group.limit(5_000)
-    step = last_step(run)
+    step = step_of_log(lab, run)
     wait_for("the finding", lambda: bool(named(lab, run)), LIMIT_SECONDS, lab)
     says_so = rf"rank {SLOW} on node 0 takes .*: {Cause.THROTTLED} \("
     assert re.match(f"slow rank: {says_so}", named(lab, run)[0])
@@ -117,7 +123,7 @@ def test_link_that_gets_slow_is_the_network(lab: Lab, pods: Networks) -> None:
     wait_for("what is usual", lambda: trained_seconds(run) > USUAL_SECONDS, LIMIT_SECONDS, lab)
     assert named(lab, run) == []
     pods.set_rate(SLOW, "eth0", "10mbit")
-    step = last_step(run)
+    step = step_of_log(lab, run)
     wait_for("the finding", lambda: bool(named(lab, run)), LIMIT_SECONDS, lab)
     assert named(lab, run)[0].startswith("slow rank: no single rank: all come to the collectives")
     assert f": {Cause.NETWORK} (" in named(lab, run)[0]

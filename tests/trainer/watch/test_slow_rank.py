@@ -10,7 +10,14 @@ import pytest
 from tests.in_depth import in_depth
 from tests.trainer.accidents import Accident
 from tests.trainer.lab import Lab, last_step, records, wait_for
-from tests.trainer.watch.slow_runs import ENDLESS, MOST_STEPS, findings, log_of, steps_until
+from tests.trainer.watch.slow_runs import (
+    ENDLESS,
+    MOST_STEPS,
+    findings,
+    log_of,
+    step_of_log,
+    steps_until,
+)
 from trainer.config import RunConfig
 from trainer.events.event import Event, Name, event_file, parse_events
 from trainer.watch.slow import Cause
@@ -59,7 +66,7 @@ def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
             return [line for line in findings(lab, run)[known:] if says_so.match(line)]
 
         accident.begin()
-        step = last_step(run)
+        step = step_of_log(lab, run)
         wait_for(accident.kind, lambda told=told: bool(told()), 120, lab)
         assert steps_until(lab, run, told()[0], step) <= MOST_STEPS
         wait_for(
@@ -71,8 +78,14 @@ def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
             120,
             lab,
         )
-        named = [(r["slow_rank"], r["slow_cause"]) for r in records(run) if r["slow_factor"]]
-        assert (accident.rank, cause) in named
+        wait_for(
+            "a record that says so",
+            lambda named=(accident.rank, cause): (
+                named in [(r["slow_rank"], r["slow_cause"]) for r in records(run)]
+            ),
+            120,
+            lab,
+        )
         accident.end()
         wait_for(
             "its end",
@@ -103,7 +116,7 @@ def test_a_rank_whose_disk_is_slow_is_named_by_its_checkpoints(
     lab.fork_ranks(run, 2, accidents=[*usual, accident])
     wait_for("the first steps", lambda: last_step(run) > 3, 120, lab)
     accident.begin()
-    step = last_step(run)
+    step = step_of_log(lab, run)
     wait_for("the finding", lambda: bool(findings(lab, run)), 120, lab)
     finding = findings(lab, run)[0]
     assert re.match(rf"slow rank: rank 1 on node 0 .*: {Cause.CHECKPOINT} \(", finding)
