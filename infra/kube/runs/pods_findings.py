@@ -6,7 +6,7 @@ this cluster has.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.kube.api_server.api import Api
@@ -14,7 +14,7 @@ from infra.kube.api_server.dry_run import WebhookError, checked
 from infra.kube.api_server.findings import Findings, objects_at
 from infra.kube.controllers.served import serves, unserved
 from infra.kube.errors import FORBIDDEN, ApiError
-from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.objects import Json, name_of, part
 from infra.kube.paths import NODES, PODS
 from infra.kube.pods.network_policies import network_findings
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
@@ -24,6 +24,7 @@ from infra.kube.queues.queue_findings import queue_findings
 from infra.kube.queues.unqueued_findings import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
 from infra.kube.runs.attachments_findings import attachments_findings
+from infra.kube.runs.given_by_cluster import as_made, given_notes
 from infra.kube.runs.refused_now import say_refused_now
 from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from infra.kube.workload import Workload
@@ -137,10 +138,10 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     volumes: list[LimitedVolume] = []
     if not run.makes_volume:
         volumes = limited_volumes(api, run.namespace, run.pod["spec"], run.class_name, found)
-    needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), volumes=volumes)
+    spec = _try(api, run, found)
+    needs = replace(pod_needs(spec, run.pods, without=run.without), volumes=volumes)
     _check_nodes(api, run, needs, found)
     _check_quotas(api, run, needs, found)
-    _try(api, run, found)
     found.add(attachments_findings(api, run.namespace, run.pod))
     found.add(network_findings(api, run.namespace, run.pod, run.pods))
     itself = (run.namespace, run.itself, run.suspend)
@@ -202,8 +203,13 @@ def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
     return f"{key}: {needs.pods} pod{'' if needs.pods == 1 else 's'} with {whats} each"
 
 
-def _try(api: Api, run: RunPods, found: Findings) -> None:
-    """Ask the API server whether it would accept such a pod."""
+def _try(api: Api, run: RunPods, found: Findings) -> Json:
+    """Ask the API server whether it would accept such a pod.
+
+    Returns:
+        The spec of the pod, with what the cluster would add to it. If the API server does not
+        accept it now, it is the spec of the manifest.
+    """
     metadata = {**run.pod["metadata"], "name": TRIAL, **_owned_by(run.itself)}
     try:
         made = checked(api, PODS.format(run.namespace), {**run.pod, "metadata": metadata})
@@ -215,7 +221,7 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
         # reports the right, others use up a quota at the moment, or a webhook allows no dryRun.
         known = ("cannot create resource", "exceeded quota", "does not support dry run")
         if refused.status not in REFUSALS or any(each in words for each in known):
-            return
+            return run.pod["spec"]
         key = next((f"{key}: " for word, key in WORDS if word in words), "")
         remedy = ""
         if DEMANDS in words:
@@ -226,9 +232,9 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
             f"{words}{remedy}"
         )
     else:
-        given = _limits(made, run.pod)
-        if given:
-            found.notes.append(_limited(run.namespace, given))
+        found.notes += given_notes(run.namespace, run.pod, made)
+        return as_made(run.pod, made)
+    return run.pod["spec"]
 
 
 def _owned_by(workload: Workload | None) -> Json:
@@ -260,28 +266,4 @@ def _remedy(namespace: str, keys: Sequence[str]) -> str:
     return (
         f". Set {' and '.join(keys)}, the most that each rank may use, such as "
         f"{' and '.join(f'`pulumi config set {key} {EXAMPLES[key]}`' for key in keys)}, or {ask}"
-    )
-
-
-def _limits(made: Json, asked: Json) -> dict[str, str]:
-    """The limits of CPU and memory that the cluster has added to the container of a pod.
-
-    Args:
-        made: the pod as the API server would make it.
-        asked: the pod's manifest.
-    """
-    (own,) = parts(part(asked, "spec"), "containers")
-    seen = (each for each in parts(part(made, "spec"), "containers") if each["name"] == own["name"])
-    limits = part(next(seen, Json()), "resources", "limits")
-    given = limits.keys() - part(own, "resources", "limits").keys()
-    return {name: str(limits[name]) for name in ("cpu", "memory") if name in given}
-
-
-def _limited(namespace: str, limits: Mapping[str, str]) -> str:
-    amounts = ", ".join(f"{text} {name}" for name, text in limits.items())
-    return (
-        f"namespace {namespace} gives each training pod limits that no setting asks for: {amounts} "
-        "(a LimitRange). With more memory than that a pod is ended (OOMKilled), and with more CPU "
-        "it is slowed down. Whoever runs the cluster can raise or remove it: "
-        f"kubectl -n {namespace} get limitrange"
     )
