@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from infra.cluster_check import rights_problem
+from infra.image.platforms import architecture_of, this_machine
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need, as_roles, covers
 from infra.kube.pods.same_machine import boot_id
@@ -182,7 +183,9 @@ def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:
         assert {need.namespace for need in needs} == {"disttrain"}
 
 
-def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> RunPods:
+def pods_asked_about(
+    stack: str, scratch: Path, changes: dict[str, object], before: Deployment | None = None
+) -> RunPods:
     """Return the pods about which the program asks the cluster before it makes anything."""
     found: list[RunPods] = []
 
@@ -191,7 +194,7 @@ def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> R
         return Findings()
 
     with patch("tests.unit.stacks.ANSWER", ask):
-        deploy(stack, scratch, changes, ["imageDeliveryOptions"])
+        deploy(stack, scratch, changes, ["imageDeliveryOptions"], before)
     (pods,) = found
     return pods
 
@@ -232,6 +235,27 @@ def test_cluster_is_asked_for_what_is_here_alone(tmp_path: Path) -> None:
     assert alone(**registry) == ([folder], True, "")
     disks = {"storage": "storage-class", "storageOptions": {"className": "disks"}}
     assert alone(**registry, **disks) == ([], False, "disks")
+
+
+def test_cluster_is_asked_for_processors_of_a_build(tmp_path: Path) -> None:
+    """The check before `up` gets the kind of processor for which an image would be built here. It
+    gets none for an image that is in the registry already, from whatever machine, and none if the
+    image is imported, because then this machine is the node.
+    """
+    registry: dict[str, object] = {"imageDelivery": "registry"}
+    registry["imageRepository"] = "registry.example.org/trainer"
+    assert pods_asked_about("sandbox", tmp_path, {}).built_for == ""
+    here = architecture_of(this_machine())
+    assert pods_asked_about("sandbox", tmp_path, registry).built_for == here
+    first = deploy("sandbox", tmp_path, registry)
+    assert pods_asked_about("sandbox", tmp_path, registry, first).built_for == ""
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\n")
+    program: dict[str, object] = {"program": {"command": ["python"], "build": str(folder)}}
+    program |= {"datasetFile": "", "preset": "shakespeare-char"}
+    pods = pods_asked_about("sandbox", tmp_path, {**registry, **program}, first)
+    assert pods.built_for == here
 
 
 def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:

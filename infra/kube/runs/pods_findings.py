@@ -18,6 +18,7 @@ from infra.kube.objects import Json, name_of, part
 from infra.kube.paths import NODES, PODS
 from infra.kube.pods.network_policies import network_findings
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
+from infra.kube.pods.processors import processors_note, processors_problem
 from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.quantity import amount
 from infra.kube.queues.queue_findings import queue_findings
@@ -80,6 +81,8 @@ class RunPods:
             not looked at.
         only_here: things that the pods need and that only the machine of this program has.
         here: the boot id of this machine; empty: it is not known.
+        built_for: the kind of processor for which this `up` would build the pods' image; empty: it
+            builds none.
     """
 
     namespace: str
@@ -104,6 +107,7 @@ class RunPods:
     makes_volume: bool = False
     only_here: Sequence[OnlyHere] = ()
     here: str = ""
+    built_for: str = ""
 
 
 def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Findings:
@@ -160,8 +164,10 @@ def _check_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> No
             hint = "Where the cluster makes nodes when pods need them, set clusterGrows: true"
             found.problems.append(f"{problem}. {hint}")
     else:
-        said = (only_here_problem(nodes, needs, thing, run.here) for thing in run.only_here)
+        said = [only_here_problem(nodes, needs, thing, run.here) for thing in run.only_here]
+        said.append(processors_problem(nodes, needs, run.built_for))
         found.problems += filter(None, said)
+        found.notes += filter(None, [processors_note(nodes, needs)])
 
 
 def _check_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
