@@ -21,6 +21,7 @@ from infra.kube.pods.only_here import OnlyHere, only_here_problem
 from infra.kube.pods.processors import processors_note, processors_problem
 from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.quantity import amount
+from infra.kube.queues.flavor_tolerations import flavor_tolerations
 from infra.kube.queues.queue_findings import queue_findings
 from infra.kube.queues.unqueued_findings import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
@@ -157,7 +158,11 @@ def _check_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> No
     nodes = objects_at(api, NODES)
     if nodes is None:
         found.unseen("whether nodes have room for the training's pods")
-    elif problem := room_problem(nodes, needs):
+        return
+    if run.queue:
+        added = flavor_tolerations(api, run.namespace, run.queue, found)
+        needs = replace(needs, tolerations=[*needs.tolerations, *added])
+    if problem := room_problem(nodes, needs):
         if run.grows:
             found.notes.append(f"clusterGrows: new nodes have to come. {problem}")
         else:
