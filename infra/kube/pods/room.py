@@ -16,7 +16,16 @@ from infra.kube.say import first_of
 from infra.kube.volumes.limited_volumes import LimitedVolume
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
-PASSES = "node.kubernetes.io/"  # Kubernetes itself adds and removes taints that begin like this.
+# How the keys of taints begin or end that a node has for a while: Kubernetes, clouds, autoscalers
+# and agents of the node add and remove them.
+PASSES = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "karpenter.sh/",
+    "ToBeDeletedByClusterAutoscaler",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+)
+UNTIL_READY = "/agent-not-ready"
 # For each resource, the setting that decides how much of it a pod asks for.
 KEYS = {
     GPU_RESOURCE: "gpusPerPod",
@@ -163,6 +172,7 @@ def _taints_against(node: Json, needs: PodNeeds) -> list[Json]:
         for taint in parts(part(node, "spec"), "taints")
         if taint.get("effect") != "PreferNoSchedule"
         and not str(taint["key"]).startswith(PASSES)
+        and not str(taint["key"]).endswith(UNTIL_READY)
         and not any(_tolerates(toleration, taint) for toleration in needs.tolerations)
     ]
 
