@@ -98,6 +98,15 @@ def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds
 
 def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     """Why the nodes can never hold the pods, in one sentence; empty: they can."""
+    problem = _problem(nodes, needs)
+    fitting = nodes_with_room(needs, nodes, ()) if problem else []
+    for volume in needs.volumes:
+        if fitting and not any(map(volume.reaches, fitting)):
+            return _elsewhere(fitting, volume)
+    return problem
+
+
+def _problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     left = [node for node in nodes if _has_labels(node, needs)]
     if not left:
         return _no_labels(nodes, needs)
