@@ -103,6 +103,7 @@ async def check_platform(
             makes_volume=bool(storage.objects) and not storage.class_name,
             only_here=_only_here(settings, storage),
             here=boot_id(),
+            secrets_come=pull.secrets if pull.docker_config else (),
             built_for=_built_for(images, await state.resources()),
             without=(GPU_RESOURCE,) if settings.gpu_operator else (),
             queues_come=objects_of(settings.queues) if settings.queues else (),

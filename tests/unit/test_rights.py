@@ -237,7 +237,7 @@ def test_cluster_is_asked_for_what_is_here_alone(tmp_path: Path) -> None:
     assert alone(**registry, **disks) == ([], False, "disks")
 
 
-def test_cluster_is_asked_for_processors_of_a_build(tmp_path: Path) -> None:
+def test_processors_of_a_build_are_asked(tmp_path: Path) -> None:
     """The check before `up` gets the kind of processor for which an image would be built here. It
     gets none for an image that is in the registry already, from whatever machine, and none if the
     image is imported, because then this machine is the node.
@@ -256,6 +256,20 @@ def test_cluster_is_asked_for_processors_of_a_build(tmp_path: Path) -> None:
     program |= {"datasetFile": "", "preset": "shakespeare-char"}
     pods = pods_asked_about("sandbox", tmp_path, {**registry, **program}, first)
     assert pods.built_for == here
+
+
+def test_pull_secret_of_the_stack_comes(tmp_path: Path) -> None:
+    """The check before `up` gets the name of a pull Secret that the stack makes of a login. One
+    that somebody else has made has to exist.
+    """
+    registry: dict[str, object] = {"imageDelivery": "registry"}
+    registry["imageRepository"] = "registry.example.org/trainer"
+    login = {"imageDeliveryOptions": '{"user": "me", "password": "sekret"}'}
+    assert pods_asked_about("sandbox", tmp_path, {**registry, **login}).secrets_come == (
+        "image-registry",
+    )
+    theirs = {"imageDeliveryOptions": '{"pullSecret": "login"}'}
+    assert pods_asked_about("sandbox", tmp_path, {**registry, **theirs}).secrets_come == ()
 
 
 def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:

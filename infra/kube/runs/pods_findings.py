@@ -27,6 +27,7 @@ from infra.kube.queues.unqueued_findings import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
 from infra.kube.runs.attachments_findings import attachments_findings
 from infra.kube.runs.given_by_cluster import as_made, given_notes
+from infra.kube.runs.pull_secrets_findings import pull_secrets_findings
 from infra.kube.runs.refused_now import say_refused_now
 from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from infra.kube.workload import Workload
@@ -82,6 +83,7 @@ class RunPods:
             not looked at.
         only_here: things that the pods need and that only the machine of this program has.
         here: the boot id of this machine; empty: it is not known.
+        secrets_come: the Secrets with a registry's login that the stack itself makes.
         built_for: the kind of processor for which this `up` would build the pods' image; empty: it
             builds none.
     """
@@ -108,6 +110,7 @@ class RunPods:
     makes_volume: bool = False
     only_here: Sequence[OnlyHere] = ()
     here: str = ""
+    secrets_come: Sequence[str] = ()
     built_for: str = ""
 
 
@@ -148,6 +151,7 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     _check_nodes(api, run, needs, found)
     _check_quotas(api, run, needs, found)
     found.add(attachments_findings(api, run.namespace, run.pod))
+    found.add(pull_secrets_findings(api, run.namespace, run.pod, run.secrets_come))
     found.add(network_findings(api, run.namespace, run.pod, run.pods))
     itself = (run.namespace, run.itself, run.suspend)
     say_refused_now(api, *itself, found, installs=bool(run.groups_come))

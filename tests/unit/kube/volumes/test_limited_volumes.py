@@ -138,7 +138,7 @@ def test_pods_and_their_volume_need_one_place() -> None:
     assert "has both the volume pv-1 of the claim data and the volume pv-2" in said
 
 
-def test_volume_far_from_the_room_is_named() -> None:
+def test_volume_far_from_room_is_named() -> None:
     """If the volume can only be used on nodes without enough GPUs, the message names the volume.
     That these nodes have no GPUs would not say what to change, because other nodes have them.
     """

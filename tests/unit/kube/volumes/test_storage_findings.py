@@ -181,7 +181,7 @@ def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
         assert any("which only one node" in said for said in found.problems) == (nodes_for_pods > 1)
 
 
-def test_first_pod_may_lead_the_volume_astray(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_pod_decides_on_the_volume(monkeypatch: pytest.MonkeyPatch) -> None:
     """A note says so if the pod that prepares the data set, which asks for no GPU, could be placed
     where no training pod has room, and a volume is made where the first pod is. Such a volume is
     often a disk of one zone or one node, and a claim cannot change it.
