@@ -20,6 +20,7 @@ from infra.kube.pods.network_policies import network_findings
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
 from infra.kube.pods.processors import processors_note, processors_problem
 from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
+from infra.kube.pods.shared_gpus import shared_gpus_note
 from infra.kube.quantity import amount
 from infra.kube.queues.flavor_tolerations import flavor_tolerations
 from infra.kube.queues.queue_findings import queue_findings
@@ -176,7 +177,8 @@ def _check_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> No
         said = [only_here_problem(nodes, needs, thing, run.here) for thing in run.only_here]
         said.append(processors_problem(nodes, needs, run.built_for))
         found.problems += filter(None, said)
-        found.notes += filter(None, [processors_note(nodes, needs)])
+        notes = [processors_note(nodes, needs), shared_gpus_note(nodes, needs)]
+        found.notes += filter(None, notes)
 
 
 def _check_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:

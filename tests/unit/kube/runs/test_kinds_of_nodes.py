@@ -1,9 +1,10 @@
-"""What `pulumi preview` and `up` report about nodes with other processors."""
+"""What `pulumi preview` and `up` report about the processors and the GPUs of nodes."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from infra.kube.runs.pods_findings import RunPods, pods_findings
+from infra.names import GPU_RESOURCE
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 POD: Json = {"metadata": {}, "spec": {"containers": [{"name": "t", "resources": {}}]}}
@@ -23,8 +24,10 @@ class Cluster(ApiServer):
         return {"items": []} if path.endswith("/resourcequotas") else None
 
     def _node(self, kind: str) -> Json:
-        status = {"allocatable": {"pods": "9"}, "nodeInfo": {"architecture": kind}}
-        return {"metadata": {"name": f"node-{kind}"}, "status": status, "spec": {}}
+        offers = {"pods": "9", GPU_RESOURCE: "8"}
+        status = {"allocatable": offers, "nodeInfo": {"architecture": kind}}
+        about = {"name": f"node-{kind}", "labels": {"nvidia.com/gpu.sharing-strategy": "mps"}}
+        return {"metadata": about, "status": status, "spec": {}}
 
 
 def test_image_for_other_processors_is_refused() -> None:
@@ -38,3 +41,13 @@ def test_image_for_other_processors_is_refused() -> None:
     assert found.problems == []
     (note,) = found.notes
     assert "(amd64: node-amd64; arm64: node-arm64)" in note
+
+
+def test_shared_gpus_are_said() -> None:
+    """A note names nodes whose GPUs are shared, if the run has several ranks."""
+    container = {"name": "t", "resources": {"limits": {GPU_RESOURCE: "2"}}}
+    pod = {"metadata": {}, "spec": {"containers": [container]}}
+    found = pods_findings(api_of(Cluster("amd64")), RunPods("ml", pod, 1, grows=False))
+    assert found.problems == []
+    (note,) = found.notes
+    assert note.startswith("parts of GPUs count as nvidia.com/gpu on node-amd64")
