@@ -21,7 +21,7 @@ from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.platform.viewers import READS
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS, plural
 from infra.workloads import WORKLOADS
-from tests.unit.stacks import Deployment, deploy
+from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with
 from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 
 CASES: dict[str, tuple[str, dict[str, object]]] = {
@@ -256,6 +256,30 @@ def test_processors_of_a_build_are_asked(tmp_path: Path) -> None:
     program |= {"datasetFile": "", "preset": "shakespeare-char"}
     pods = pods_asked_about("sandbox", tmp_path, {**registry, **program}, first)
     assert pods.built_for == here
+
+
+def test_processors_of_an_own_image_are_asked(tmp_path: Path) -> None:
+    """A run on the platform of another stack gets the kind of processor for the image of its own
+    program, and none without such an image, because it builds none then.
+    """
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    registry: dict[str, object] = {"imageDelivery": "registry"}
+    registry["imageRepository"] = "registry.example.org/trainer"
+    outputs = deploy("sandbox", tmp_path, registry).outputs
+    found: list[RunPods] = []
+
+    def ask(_: object, __: object, ___: object, pods: RunPods, *____: object) -> Findings:
+        found.append(pods)
+        return Findings()
+
+    for more in ({}, {"build": str(tmp_path)}):
+        program: dict[str, object] = {"program": {"command": ["python"], **more}}
+        program |= {"datasetFile": "", "preset": "shakespeare-char"}
+        settings = raw_settings("sandbox-multipod", program)
+        with patch("tests.unit.stacks.ANSWER", ask):
+            run_with(RecordingMonitor(outputs), "sandbox-multipod", settings)
+    here = architecture_of(this_machine())
+    assert [pods.built_for for pods in found] == ["", here]
 
 
 def test_pull_secret_of_the_stack_comes(tmp_path: Path) -> None:

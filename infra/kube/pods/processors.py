@@ -6,10 +6,8 @@ All functions are pure.
 from collections.abc import Sequence
 
 from infra.kube.objects import Json, name_of, part
-from infra.kube.pods.room import PodNeeds, usable_nodes
+from infra.kube.pods.room import MOST_NAMES, PodNeeds, usable_nodes
 from infra.kube.say import first_of
-
-MOST_NAMES = 5
 
 
 def processors_problem(nodes: Sequence[Json], needs: PodNeeds, built_for: str) -> str:
