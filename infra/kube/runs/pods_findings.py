@@ -30,6 +30,7 @@ from infra.kube.runs.attachments_findings import attachments_findings
 from infra.kube.runs.given_by_cluster import as_made, given_notes
 from infra.kube.runs.pull_secrets_findings import pull_secrets_findings
 from infra.kube.runs.refused_now import say_refused_now
+from infra.kube.runs.uid_range import uid_range_note
 from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from infra.kube.workload import Workload
 
@@ -154,6 +155,7 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     found.add(attachments_findings(api, run.namespace, run.pod))
     found.add(pull_secrets_findings(api, run.namespace, run.pod, run.secrets_come))
     found.add(network_findings(api, run.namespace, run.pod, run.pods))
+    found.notes += filter(None, [uid_range_note(api, run.namespace, run.pod)])
     itself = (run.namespace, run.itself, run.suspend)
     say_refused_now(api, *itself, found, installs=bool(run.groups_come))
     return found
