@@ -66,6 +66,9 @@ def ask(
             if pods:
                 each = pod_needs(pods.pod["spec"], pods.pods, without=pods.without)
                 volume = replace(volume, holding=partial(nodes_with_room, each))
+                if pods.has_dataset:
+                    small = replace(each, requests={})
+                    volume = replace(volume, reached=partial(nodes_with_room, small))
             found.add(storage_findings(api, volume))
             if missing := missing_rights(api, needs, namespace):
                 found.problems.append(rights_problem(missing, namespace))

@@ -15,6 +15,7 @@ from infra.controllers import CONTROLLERS
 from infra.controllers.kube_prometheus_stack import CLAIM
 from infra.deliveries import DELIVERIES
 from infra.deliveries.kind import Pull
+from infra.image.platforms import architecture_of, this_machine
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.rights import Need
 from infra.kube.pods.only_here import OnlyHere
@@ -30,8 +31,14 @@ from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.new_k3s import missing_controllers, missing_objects
 from infra.platform.owner import owner_in_state
-from infra.platform.stack_state import StackState
-from infra.platform.trainer_image import trainer_image_args
+from infra.platform.stack_state import StackState, StateResource
+from infra.platform.trainer_image import (
+    TrainerImageArgs,
+    program_image_args,
+    run_image_args,
+    to_build,
+    trainer_image_args,
+)
 from infra.rights import (
     ADMINISTRATOR,
     QUEUES_PROGRAMS,
@@ -81,9 +88,12 @@ async def check_platform(
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
     pods, programs = None, QUEUES_PROGRAMS if settings.queues else ()
-    pull = trainer_image_args(settings).pull
+    images = [trainer_image_args(settings)]
+    pull = images[0].pull
     controllers = [CONTROLLERS[each.name] for each in settings.controllers]
     if run:
+        if built := run.program_image:
+            images.append(program_image_args(settings, built.plan))
         value = _run_value(run, platform_facts(settings, storage, pull, ""), owns_platform=True)
         kinds |= run_kinds(value)
         programs = (*run_programs(value), *programs)
@@ -93,6 +103,8 @@ async def check_platform(
             makes_volume=bool(storage.objects) and not storage.class_name,
             only_here=_only_here(settings, storage),
             here=boot_id(),
+            secrets_come=pull.secrets if pull.docker_config else (),
+            built_for=_built_for(images, await state.resources()),
             without=(GPU_RESOURCE,) if settings.gpu_operator else (),
             queues_come=objects_of(settings.queues) if settings.queues else (),
             groups_come=tuple(group for kind in controllers for group in kind.groups),
@@ -142,6 +154,11 @@ async def _installed(settings: PlatformSettings, pull: Pull, state: StackState) 
         [controller_for_tasks(CONTROLLERS[each.name]) for each in settings.controllers],
         numbers,
     )
+
+
+def _built_for(images: Iterable[TrainerImageArgs], resources: Iterable[StateResource]) -> str:
+    """The kind of processor for which `up` would build one of these images; empty: it does not."""
+    return architecture_of(this_machine()) if to_build(images, resources) else ""
 
 
 def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
@@ -223,7 +240,11 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
     needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
-    await _check_cluster(access, volume, needs, _pods(settings, value, facts.cluster_grows))
+    pods = _pods(settings, value, facts.cluster_grows)
+    if (built := settings.program_image) and built.by_run:
+        images = [run_image_args(built.plan, built.by_run, facts.namespace)]
+        pods = replace(pods, built_for=_built_for(images, await StackState().resources()))
+    await _check_cluster(access, volume, needs, pods)
 
 
 def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:

@@ -133,6 +133,8 @@ class DeliveryKind:
             `request.further`.
         shared_options: names of the options that also apply to runs of other stacks on the platform
             that bring images of their own (`program.build`). None of them holds a login.
+        builds_for_this_machine: whether the image is built for processors of the kind that the
+            machine with Pulumi has, whatever the nodes have.
         embedded_registry: whether the nodes of this stack's k3s give each other the images of the
             registry that imageRepository names. k3s is then set up for it on every node.
     """
@@ -145,4 +147,5 @@ class DeliveryKind:
     needs_node: bool = False
     serves_further: bool = False
     shared_options: tuple[str, ...] = ()
+    builds_for_this_machine: bool = False
     embedded_registry: bool = False

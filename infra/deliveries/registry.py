@@ -237,4 +237,5 @@ KIND = DeliveryKind(
     pull=pull,
     options=RegistryOptions,
     shared_options=("plainHttp", "compression"),
+    builds_for_this_machine=True,
 )

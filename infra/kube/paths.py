@@ -9,6 +9,7 @@ JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/{}/pods"
+SECRETS = "/api/v1/namespaces/{}/secrets"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/{}/statefulsets"
 VOLUMES = "/api/v1/persistentvolumes"
 WEBHOOKS = tuple(

@@ -25,8 +25,6 @@ class NetworkProfile:
         between_pods: further variables, which are only set if the run has several pods.
         resources: further limits of the container, such as `{"rdma/hca": "1"}`.
         annotations: annotations of the pod, such as those of Multus.
-        capabilities: Linux capabilities that the container keeps. The pods are not root, so such
-            a capability has no effect in them.
         transports: the transports of which the ranks of several pods should use one: socket (TCP),
             ib, roce, efa, or the name that NCCL gives to another one. If NCCL uses another one, an
             alert says so. Empty: every transport is right.
@@ -45,7 +43,6 @@ class NetworkProfile:
     between_pods: Mapping[str, str] = field(default_factory=dict[str, str])
     resources: Mapping[str, str] = field(default_factory=dict[str, str])
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    capabilities: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
     contradictions: Mapping[str, tuple[str, ...]] = field(
         default_factory=dict[str, tuple[str, ...]]

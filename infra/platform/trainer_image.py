@@ -1,5 +1,6 @@
 """Brings the trainer image, by the chosen delivery, to where pods can be started from it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import pulumi
@@ -10,6 +11,7 @@ from infra.dependencies import child_options
 from infra.image.plan import ImagePlan
 from infra.node.node_environment import host_text, node_text
 from infra.platform.proxy import proxy_environment
+from infra.platform.stack_state import StateResource
 from infra.settings import PlatformSettings
 from infra.settings.node import SshSettings
 from infra.settings.program_image import RunsDelivery
@@ -33,6 +35,9 @@ class TrainerImageArgs:
         return DELIVERIES[self.delivery].pull(self.request)
 
 
+COMPONENT = "disttrain:infra:TrainerImage"
+
+
 class TrainerImage(pulumi.ComponentResource):
     """Makes sure that pods can use the image under its name.
 
@@ -53,14 +58,29 @@ class TrainerImage(pulumi.ComponentResource):
     def __init__(
         self, name: str, args: TrainerImageArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        super().__init__(
-            "disttrain:infra:TrainerImage", name, {"reference": args.request.plan.reference}, opts
-        )
+        super().__init__(COMPONENT, name, {"reference": args.request.plan.reference}, opts)
         child = child_options(self, opts)
         delivered = DELIVERIES[args.delivery].deliver(name, args.request, child)
         self.reference = delivered.reference
         self.digest = delivered.digest
         self.register_outputs({"reference": self.reference, "digest": self.digest})
+
+
+def to_build(args: Iterable[TrainerImageArgs], resources: Iterable[StateResource]) -> bool:
+    """Whether `up` would build one of these images for processors like those of this machine.
+
+    It builds none that a former `up` of the stack has delivered. This function is pure.
+
+    Args:
+        args: the images, with their deliveries.
+        resources: the resources in the stack's state.
+    """
+    there = [each.outputs.get("reference") for each in resources if each.type == COMPONENT]
+    return any(
+        DELIVERIES[each.delivery].builds_for_this_machine
+        and each.request.plan.reference not in there
+        for each in args
+    )
 
 
 def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:

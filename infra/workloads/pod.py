@@ -168,8 +168,6 @@ def training_pod(run: Run) -> Manifest:
         "timeoutSeconds": 5,
     }
     container["resources"] = _resources(run)
-    if network.capabilities:
-        container["securityContext"]["capabilities"]["add"] = list(network.capabilities)
     if network.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     pod |= placement.nodes

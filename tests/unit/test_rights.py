@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from infra.cluster_check import rights_problem
+from infra.image.platforms import architecture_of, this_machine
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need, as_roles, covers
 from infra.kube.pods.same_machine import boot_id
@@ -20,7 +21,7 @@ from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.platform.viewers import READS
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS, plural
 from infra.workloads import WORKLOADS
-from tests.unit.stacks import Deployment, deploy
+from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with
 from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 
 CASES: dict[str, tuple[str, dict[str, object]]] = {
@@ -182,7 +183,9 @@ def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:
         assert {need.namespace for need in needs} == {"disttrain"}
 
 
-def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> RunPods:
+def pods_asked_about(
+    stack: str, scratch: Path, changes: dict[str, object], before: Deployment | None = None
+) -> RunPods:
     """Return the pods about which the program asks the cluster before it makes anything."""
     found: list[RunPods] = []
 
@@ -191,7 +194,7 @@ def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> R
         return Findings()
 
     with patch("tests.unit.stacks.ANSWER", ask):
-        deploy(stack, scratch, changes, ["imageDeliveryOptions"])
+        deploy(stack, scratch, changes, ["imageDeliveryOptions"], before)
     (pods,) = found
     return pods
 
@@ -232,6 +235,65 @@ def test_cluster_is_asked_for_what_is_here_alone(tmp_path: Path) -> None:
     assert alone(**registry) == ([folder], True, "")
     disks = {"storage": "storage-class", "storageOptions": {"className": "disks"}}
     assert alone(**registry, **disks) == ([], False, "disks")
+
+
+def test_processors_of_a_build_are_asked(tmp_path: Path) -> None:
+    """The check before `up` gets the kind of processor for which an image would be built here. It
+    gets none for an image that is in the registry already, from whatever machine, and none if the
+    image is imported, because then this machine is the node.
+    """
+    registry: dict[str, object] = {"imageDelivery": "registry"}
+    registry["imageRepository"] = "registry.example.org/trainer"
+    assert pods_asked_about("sandbox", tmp_path, {}).built_for == ""
+    here = architecture_of(this_machine())
+    assert pods_asked_about("sandbox", tmp_path, registry).built_for == here
+    first = deploy("sandbox", tmp_path, registry)
+    assert pods_asked_about("sandbox", tmp_path, registry, first).built_for == ""
+    folder = tmp_path / "program"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM scratch\n")
+    program: dict[str, object] = {"program": {"command": ["python"], "build": str(folder)}}
+    program |= {"datasetFile": "", "preset": "shakespeare-char"}
+    pods = pods_asked_about("sandbox", tmp_path, {**registry, **program}, first)
+    assert pods.built_for == here
+
+
+def test_processors_of_an_own_image_are_asked(tmp_path: Path) -> None:
+    """A run on the platform of another stack gets the kind of processor for the image of its own
+    program, and none without such an image, because it builds none then.
+    """
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    registry: dict[str, object] = {"imageDelivery": "registry"}
+    registry["imageRepository"] = "registry.example.org/trainer"
+    outputs = deploy("sandbox", tmp_path, registry).outputs
+    found: list[RunPods] = []
+
+    def ask(_: object, __: object, ___: object, pods: RunPods, *____: object) -> Findings:
+        found.append(pods)
+        return Findings()
+
+    for more in ({}, {"build": str(tmp_path)}):
+        program: dict[str, object] = {"program": {"command": ["python"], **more}}
+        program |= {"datasetFile": "", "preset": "shakespeare-char"}
+        settings = raw_settings("sandbox-multipod", program)
+        with patch("tests.unit.stacks.ANSWER", ask):
+            run_with(RecordingMonitor(outputs), "sandbox-multipod", settings)
+    here = architecture_of(this_machine())
+    assert [pods.built_for for pods in found] == ["", here]
+
+
+def test_pull_secret_of_the_stack_comes(tmp_path: Path) -> None:
+    """The check before `up` gets the name of a pull Secret that the stack makes of a login. One
+    that somebody else has made has to exist.
+    """
+    registry: dict[str, object] = {"imageDelivery": "registry"}
+    registry["imageRepository"] = "registry.example.org/trainer"
+    login = {"imageDeliveryOptions": '{"user": "me", "password": "sekret"}'}
+    assert pods_asked_about("sandbox", tmp_path, {**registry, **login}).secrets_come == (
+        "image-registry",
+    )
+    theirs = {"imageDeliveryOptions": '{"pullSecret": "login"}'}
+    assert pods_asked_about("sandbox", tmp_path, {**registry, **theirs}).secrets_come == ()
 
 
 def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:

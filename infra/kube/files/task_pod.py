@@ -14,6 +14,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, part
 from infra.kube.paths import PODS
+from infra.kube.pods.kubelet_words import words_of_kubelet
 from infra.kube.pods.report import report_pod
 from infra.kube.say import say
 from infra.kube.waiting import STUCK_SECONDS, Patience, wait_for
@@ -159,7 +160,7 @@ def running(
                 quiet = True  # There is no pod that could stay.
                 raise
         patience = Patience(STUCK_SECONDS, time.monotonic)
-        ask = partial(_not_started, api, path, patience)
+        ask = partial(_not_started, api, pod.namespace, path, patience)
         wait_for(f"pod {name} to start", ask, start_seconds)
         yield path
     finally:
@@ -175,7 +176,7 @@ def running(
                 )
 
 
-def _not_started(api: Api, path: str, patience: Patience) -> str:
+def _not_started(api: Api, namespace: str, path: str, patience: Patience) -> str:
     item = api.get(path)
     if item is None:
         raise TaskError("the pod was deleted by somebody before it ran")
@@ -185,4 +186,6 @@ def _not_started(api: Api, path: str, patience: Patience) -> str:
     report = report_pod(item)
     if patience.is_over(report.stuck):
         raise TaskError(report.stuck)
-    return report.state.removeprefix(f"{report.name} ")  # the line about the wait has the name
+    state = report.state.removeprefix(f"{report.name} ")  # the line about the wait has the name
+    words = words_of_kubelet(api, namespace, [item])
+    return "; ".join(text for text in (words, state) if text)

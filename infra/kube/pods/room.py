@@ -16,7 +16,16 @@ from infra.kube.say import first_of
 from infra.kube.volumes.limited_volumes import LimitedVolume
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
-PASSES = "node.kubernetes.io/"  # Kubernetes itself adds and removes taints that begin like this.
+# How the keys of taints begin or end that a node has for a while: Kubernetes, clouds, autoscalers
+# and agents of the node add and remove them.
+PASSES = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "karpenter.sh/",
+    "ToBeDeletedByClusterAutoscaler",
+    "startup-taint.cluster-autoscaler.kubernetes.io/",
+)
+UNTIL_READY = "/agent-not-ready"
 # For each resource, the setting that decides how much of it a pod asks for.
 KEYS = {
     GPU_RESOURCE: "gpusPerPod",
@@ -89,6 +98,15 @@ def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds
 
 def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     """Why the nodes can never hold the pods, in one sentence; empty: they can."""
+    problem = _problem(nodes, needs)
+    fitting = nodes_with_room(needs, nodes, ()) if problem else []
+    for volume in needs.volumes:
+        if fitting and not any(map(volume.reaches, fitting)):
+            return _elsewhere(fitting, volume)
+    return problem
+
+
+def _problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     left = [node for node in nodes if _has_labels(node, needs)]
     if not left:
         return _no_labels(nodes, needs)
@@ -163,6 +181,7 @@ def _taints_against(node: Json, needs: PodNeeds) -> list[Json]:
         for taint in parts(part(node, "spec"), "taints")
         if taint.get("effect") != "PreferNoSchedule"
         and not str(taint["key"]).startswith(PASSES)
+        and not str(taint["key"]).endswith(UNTIL_READY)
         and not any(_tolerates(toleration, taint) for toleration in needs.tolerations)
     ]
 

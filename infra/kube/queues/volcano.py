@@ -10,10 +10,10 @@ Job's phase shows that it was carried out.
 from collections.abc import Sequence
 
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.events import events_about
 from infra.kube.api_server.findings import Findings, listed, object_at, objects_at
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.objects import Json, name_of, part, parts
-from infra.kube.paths import NAMESPACES
 from infra.kube.waiting import wait_for
 from infra.kube.workload import is_suspended, phase_of
 
@@ -105,19 +105,13 @@ def words_of_gang(api: Api, namespace: str, item: Json) -> str:
     where = f"in queue {spec.get('queue')} of Volcano"
     try:
         group = api.get(f"{POD_GROUPS.format(namespace)}/{name_of(item)}-{item['metadata']['uid']}")
-        events = _events_of(api, namespace, group) if group else []
+        events = events_about(api, namespace, group["metadata"]["uid"]) if group else []
     except ApiError as reason:
         return f"{where}; what it waits for cannot be read: {reason}"
     if group is None:
         return f"{where}: its controller has not taken the run up yet"
     reason = reason_of_group(group, events)
     return f"{where}: {reason}" if reason else ""
-
-
-def _events_of(api: Api, namespace: str, group: Json) -> list[Json]:
-    selector = f"involvedObject.uid={group['metadata']['uid']}"
-    path = f"{NAMESPACES}/{namespace}/events"
-    return parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
 
 
 def reason_of_group(group: Json, events: Sequence[Json]) -> str:

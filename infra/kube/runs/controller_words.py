@@ -9,16 +9,17 @@ Job of an MPIJob's launcher and the StatefulSets of a LeaderWorkerSet.
 from collections.abc import Sequence
 
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.events import events_about
+from infra.kube.api_server.events import newest_words as newest_event
 from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, has_ended, label, part, parts
-from infra.kube.paths import JOBS, NAMESPACES, STATEFUL_SETS
+from infra.kube.paths import JOBS, STATEFUL_SETS
+from infra.kube.pods.kubelet_words import words_of_kubelet
 from infra.kube.queues.queue_findings import words_of_held_pods
 from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.queues.volcano import words_of_gang
-from infra.kube.say import shorten
 
-MOST_CHARACTERS = 300
 JOB_SET, TRAIN_JOB, MPI_JOB = "JobSet", "TrainJob", "MPIJob"
 GROUP_SET = "LeaderWorkerSet"
 GROUP_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
@@ -39,11 +40,12 @@ def words_of_controller(
     pods: Sequence[Json],
     wanted: int,
 ) -> str:
-    """Why pods of the run are missing; empty: all pods are there, or no controller says why.
+    """Why pods of the run are missing or do not start; empty: they do, or no program says why.
 
     The text comes from the events of the workload and of the Jobs and StatefulSets that were made
     for it. For a Job of Volcano, `words_of_gang` may give the reason instead. For pods that Kueue
-    holds back with scheduling gates, Kueue's objects give it.
+    holds back with scheduling gates, Kueue's objects give it. If no pod is missing, it comes from
+    the events about pods that have not started.
 
     Args:
         api: the cluster.
@@ -59,13 +61,11 @@ def words_of_controller(
         if held:
             return held
     if sum(not has_ended(pod) for pod in pods) >= wanted:
-        return ""
-    path = f"{NAMESPACES}/{namespace}/events"
+        return words_of_kubelet(api, namespace, pods)
     found = list[Json]()
     try:
         for uid in (str(item["metadata"]["uid"]), *_uids_of_makers(api, namespace, item)):
-            selector = f"involvedObject.uid={uid},type=Warning"
-            found += parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
+            found += events_about(api, namespace, uid, "Warning")
     except ApiError:  # these credentials may not read events
         return ""
     return newest_words(found)
@@ -95,29 +95,9 @@ def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
 
 
 def newest_words(events: Sequence[Json]) -> str:
-    """The newest event as text, such as `FailedCreate: pods "a" is forbidden (12:03:44)`.
+    """The newest event as text, with what to do about it if Kubeflow Trainer reports it.
 
     This function is pure.
-
-    The text is empty if there is no event. The time is in UTC, by the clock of the cluster.
     """
-    newest = max(events, key=_time, default=None)
-    if newest is None:
-        return ""
-    words = shorten(f"{newest.get('reason')}: {newest.get('message')}", MOST_CHARACTERS)
-    remedy = TRY_AT_ONCE if newest.get("reason") == NO_JOBSET else ""
-    return f"{words} ({_time(newest)[11:19]}){remedy}"
-
-
-def _time(event: Json) -> str:
-    """When the event occurred last.
-
-    An event that occurred once has no `series`, and older clients write other fields.
-    """
-    told = (
-        part(event, "series").get("lastObservedTime"),
-        event.get("lastTimestamp"),
-        event.get("eventTime"),
-        part(event, "metadata").get("creationTimestamp"),
-    )
-    return next((str(time) for time in told if time), "")
+    words = newest_event(events)
+    return f"{words}{TRY_AT_ONCE}" if words.startswith(f"{NO_JOBSET}: ") else words

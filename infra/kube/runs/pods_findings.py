@@ -6,7 +6,7 @@ this cluster has.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.kube.api_server.api import Api
@@ -14,17 +14,23 @@ from infra.kube.api_server.dry_run import WebhookError, checked
 from infra.kube.api_server.findings import Findings, objects_at
 from infra.kube.controllers.served import serves, unserved
 from infra.kube.errors import FORBIDDEN, ApiError
-from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.objects import Json, name_of, part
 from infra.kube.paths import NODES, PODS
 from infra.kube.pods.network_policies import network_findings
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
+from infra.kube.pods.processors import processors_note, processors_problem
 from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
+from infra.kube.pods.shared_gpus import shared_gpus_note
 from infra.kube.quantity import amount
+from infra.kube.queues.flavor_tolerations import flavor_tolerations
 from infra.kube.queues.queue_findings import queue_findings
 from infra.kube.queues.unqueued_findings import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
 from infra.kube.runs.attachments_findings import attachments_findings
+from infra.kube.runs.given_by_cluster import as_made, given_notes
+from infra.kube.runs.pull_secrets_findings import pull_secrets_findings
 from infra.kube.runs.refused_now import say_refused_now
+from infra.kube.runs.uid_range import uid_range_note
 from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from infra.kube.workload import Workload
 
@@ -79,6 +85,9 @@ class RunPods:
             not looked at.
         only_here: things that the pods need and that only the machine of this program has.
         here: the boot id of this machine; empty: it is not known.
+        secrets_come: the Secrets with a registry's login that the stack itself makes.
+        built_for: the kind of processor for which this `up` would build the pods' image; empty: it
+            builds none.
     """
 
     namespace: str
@@ -103,6 +112,8 @@ class RunPods:
     makes_volume: bool = False
     only_here: Sequence[OnlyHere] = ()
     here: str = ""
+    secrets_come: Sequence[str] = ()
+    built_for: str = ""
 
 
 def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Findings:
@@ -137,12 +148,14 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     volumes: list[LimitedVolume] = []
     if not run.makes_volume:
         volumes = limited_volumes(api, run.namespace, run.pod["spec"], run.class_name, found)
-    needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), volumes=volumes)
+    spec = _try(api, run, found)
+    needs = replace(pod_needs(spec, run.pods, without=run.without), volumes=volumes)
     _check_nodes(api, run, needs, found)
     _check_quotas(api, run, needs, found)
-    _try(api, run, found)
     found.add(attachments_findings(api, run.namespace, run.pod))
+    found.add(pull_secrets_findings(api, run.namespace, run.pod, run.secrets_come))
     found.add(network_findings(api, run.namespace, run.pod, run.pods))
+    found.notes += filter(None, [uid_range_note(api, run.namespace, run.pod)])
     itself = (run.namespace, run.itself, run.suspend)
     say_refused_now(api, *itself, found, installs=bool(run.groups_come))
     return found
@@ -152,15 +165,22 @@ def _check_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> No
     nodes = objects_at(api, NODES)
     if nodes is None:
         found.unseen("whether nodes have room for the training's pods")
-    elif problem := room_problem(nodes, needs):
+        return
+    if run.queue:
+        added = flavor_tolerations(api, run.namespace, run.queue, found)
+        needs = replace(needs, tolerations=[*needs.tolerations, *added])
+    if problem := room_problem(nodes, needs):
         if run.grows:
             found.notes.append(f"clusterGrows: new nodes have to come. {problem}")
         else:
             hint = "Where the cluster makes nodes when pods need them, set clusterGrows: true"
             found.problems.append(f"{problem}. {hint}")
     else:
-        said = (only_here_problem(nodes, needs, thing, run.here) for thing in run.only_here)
+        said = [only_here_problem(nodes, needs, thing, run.here) for thing in run.only_here]
+        said.append(processors_problem(nodes, needs, run.built_for))
         found.problems += filter(None, said)
+        notes = [processors_note(nodes, needs), shared_gpus_note(nodes, needs)]
+        found.notes += filter(None, notes)
 
 
 def _check_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
@@ -202,8 +222,13 @@ def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
     return f"{key}: {needs.pods} pod{'' if needs.pods == 1 else 's'} with {whats} each"
 
 
-def _try(api: Api, run: RunPods, found: Findings) -> None:
-    """Ask the API server whether it would accept such a pod."""
+def _try(api: Api, run: RunPods, found: Findings) -> Json:
+    """Ask the API server whether it would accept such a pod.
+
+    Returns:
+        The spec of the pod, with what the cluster would add to it. If the API server does not
+        accept it now, it is the spec of the manifest.
+    """
     metadata = {**run.pod["metadata"], "name": TRIAL, **_owned_by(run.itself)}
     try:
         made = checked(api, PODS.format(run.namespace), {**run.pod, "metadata": metadata})
@@ -215,7 +240,7 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
         # reports the right, others use up a quota at the moment, or a webhook allows no dryRun.
         known = ("cannot create resource", "exceeded quota", "does not support dry run")
         if refused.status not in REFUSALS or any(each in words for each in known):
-            return
+            return run.pod["spec"]
         key = next((f"{key}: " for word, key in WORDS if word in words), "")
         remedy = ""
         if DEMANDS in words:
@@ -226,9 +251,9 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
             f"{words}{remedy}"
         )
     else:
-        given = _limits(made, run.pod)
-        if given:
-            found.notes.append(_limited(run.namespace, given))
+        found.notes += given_notes(run.namespace, run.pod, made)
+        return as_made(run.pod, made)
+    return run.pod["spec"]
 
 
 def _owned_by(workload: Workload | None) -> Json:
@@ -260,28 +285,4 @@ def _remedy(namespace: str, keys: Sequence[str]) -> str:
     return (
         f". Set {' and '.join(keys)}, the most that each rank may use, such as "
         f"{' and '.join(f'`pulumi config set {key} {EXAMPLES[key]}`' for key in keys)}, or {ask}"
-    )
-
-
-def _limits(made: Json, asked: Json) -> dict[str, str]:
-    """The limits of CPU and memory that the cluster has added to the container of a pod.
-
-    Args:
-        made: the pod as the API server would make it.
-        asked: the pod's manifest.
-    """
-    (own,) = parts(part(asked, "spec"), "containers")
-    seen = (each for each in parts(part(made, "spec"), "containers") if each["name"] == own["name"])
-    limits = part(next(seen, Json()), "resources", "limits")
-    given = limits.keys() - part(own, "resources", "limits").keys()
-    return {name: str(limits[name]) for name in ("cpu", "memory") if name in given}
-
-
-def _limited(namespace: str, limits: Mapping[str, str]) -> str:
-    amounts = ", ".join(f"{text} {name}" for name, text in limits.items())
-    return (
-        f"namespace {namespace} gives each training pod limits that no setting asks for: {amounts} "
-        "(a LimitRange). With more memory than that a pod is ended (OOMKilled), and with more CPU "
-        "it is slowed down. Whoever runs the cluster can raise or remove it: "
-        f"kubectl -n {namespace} get limitrange"
     )

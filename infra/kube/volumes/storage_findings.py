@@ -3,14 +3,15 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings, listed, object_at, objects_at
-from infra.kube.objects import Json, is_ending, names_of, part, parts
+from infra.kube.objects import Json, is_ending, name_of, part, parts
 from infra.kube.paths import CLAIMS, CLASSES, NODES, VOLUMES
 from infra.kube.quantity import amount
+from infra.kube.say import first_of
 from infra.kube.volumes.left_claims import STORAGE, left_claims, purge_problem
 from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from infra.names import MANY_NODES, ONE_NODE, ONE_POD
@@ -19,6 +20,7 @@ DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
 DRIVERS_ON_NODES = "/apis/storage.k8s.io/v1/csinodes"
 BY_HAND = "kubernetes.io/no-provisioner"
 WAITS = "WaitForFirstConsumer"
+NodesFor: TypeAlias = Callable[[Sequence[Json], Sequence[LimitedVolume]], Sequence[Json]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class StorageNeeds:
         has_data_folder: whether the stack has a command of the data folder with these settings.
         holding: returns those of the given nodes that could hold a pod of the run with the given
             volumes; None: all nodes that are not cordoned.
+        reached: the same for the pod that prepares the data set, which asks for less; None: there
+            is no such pod.
     """
 
     namespace: str
@@ -55,7 +59,8 @@ class StorageNeeds:
     can_grow: bool = True
     stack: str = ""
     has_data_folder: bool = True
-    holding: Callable[[Sequence[Json], Sequence[LimitedVolume]], Sequence[Json]] | None = None
+    holding: NodesFor | None = None
+    reached: NodesFor | None = None
 
 
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
@@ -165,6 +170,29 @@ def _check_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
         _check_free_volume(api, needs, key, found)
     if _binding(item) == WAITS:
         found.notes.append(_waiting(needs.claim, needs.class_name))
+        if needs.access_mode != MANY_NODES:
+            _check_first_pod(api, needs, found)
+
+
+def _check_first_pod(api: Api, needs: StorageNeeds, found: Findings) -> None:
+    """Note nodes where the first pod could be placed, and with it the volume, but no training pod.
+
+    The first pod prepares the data set.
+    """
+    nodes = objects_at(api, NODES)
+    if not nodes or not needs.holding or not needs.reached:
+        return
+    limited = _limited(api, needs)
+    roomy = needs.holding(nodes, limited)
+    others = [node for node in needs.reached(nodes, limited) if node not in roomy]
+    if roomy and others:
+        found.notes.append(
+            f"the volume of storage class {needs.class_name} is made where its first pod is "
+            "placed. That pod prepares the data set and asks for little, so it could be placed on "
+            f"{_names(others)}, where no training pod has room. A disk of one zone or of one "
+            "node would then keep the training from starting. Set a nodeSelector that leads to "
+            f"the nodes of the training ({_names(roomy)}), such as their zone or pool"
+        )
 
 
 def _check_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
@@ -265,16 +293,24 @@ def _check_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findings
         return
     usable: Sequence[Json] = [node for node in nodes if not part(node, "spec").get("unschedulable")]
     if needs.holding:
-        claim = {"volumes": [{"persistentVolumeClaim": {"claimName": needs.claim}}]}
-        limited = limited_volumes(api, needs.namespace, claim, needs.class_name, Findings())
-        usable = needs.holding(nodes, limited)
+        usable = needs.holding(nodes, _limited(api, needs))
     if len(usable) > 1:
         found.problems.append(
             f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_NODE}, which "
             f"only one node can mount, and the cluster has {len(usable)} nodes for these pods "
-            f"({names_of(usable[:5])}{', ...' if len(usable) > 5 else ''}). Set topology: "
+            f"({_names(usable)}). Set topology: "
             f"single-pod, or a storage with {MANY_NODES} (docs/storage.md)"
         )
+
+
+def _limited(api: Api, needs: StorageNeeds) -> list[LimitedVolume]:
+    """Where the volume of the claim can be used, if it cannot be used on every node."""
+    spec = {"volumes": [{"persistentVolumeClaim": {"claimName": needs.claim}}]}
+    return limited_volumes(api, needs.namespace, spec, needs.class_name, Findings())
+
+
+def _names(nodes: Sequence[Json]) -> str:
+    return first_of([name_of(node) for node in nodes], 5)
 
 
 def _waiting(claim: str, class_name: str) -> str:

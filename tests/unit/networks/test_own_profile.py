@@ -16,7 +16,6 @@ OWN = NetworkProfile(
     environment={"NCCL_SOCKET_IFNAME": "ens5"},
     resources={"example.com/nic": "2"},
     annotations={"example.com/network": "fast"},
-    capabilities=("IPC_LOCK",),
     host_network=True,
 )
 
@@ -33,7 +32,6 @@ def test_profile_adds_all_that_it_names(pod: Json) -> None:
     (container,) = pod["spec"]["containers"]
     assert {"name": "NCCL_SOCKET_IFNAME", "value": "ens5"} in container["env"]
     assert container["resources"]["limits"] == {GPU_RESOURCE: "3", "example.com/nic": "2"}
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
     assert pod["metadata"]["annotations"]["example.com/network"] == "fast"
 
 

@@ -75,6 +75,26 @@ def test_pods_on_a_clouds_nodes_fit_or_are_refused_in_a_sentence(
 
 
 @pytest.mark.parametrize(
+    "key",
+    [
+        "karpenter.sh/disrupted",
+        "karpenter.sh/unregistered",
+        "ToBeDeletedByClusterAutoscaler",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "startup-taint.cluster-autoscaler.kubernetes.io/driver",
+        "node.cilium.io/agent-not-ready",
+        "efs.csi.aws.com/agent-not-ready",
+    ],
+)
+def test_taints_that_pass_do_not_count(key: str) -> None:
+    """A run is not refused for a taint that an autoscaler, a cloud or an agent of the node adds for
+    a while. The advice would be to tolerate it, and the pods would come to a node that ends.
+    """
+    begins = node("n", {}, {GPU_RESOURCE: "8"}, f"{key}:NoSchedule")
+    assert room_problem([begins], PodNeeds(1, {GPU_RESOURCE: "8"}, {}, [])) == ""
+
+
+@pytest.mark.parametrize(
     ("resource", "hint"),
     [
         ("nvidia.com/mig-1g.10gb", "With the MIG strategy single"),

@@ -13,6 +13,7 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.errors import ApiError
 from infra.kube.pods.room import PodNeeds, room_problem
 from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
+from infra.names import GPU_RESOURCE
 from tests.unit.kube.volumes.zone_nodes import ZONE, Json, node
 
 SPEC = {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}]}
@@ -135,3 +136,19 @@ def test_pods_and_their_volume_need_one_place() -> None:
         [node("one"), node("two", zone="b")], PodNeeds(1, {}, {}, [], [place, other])
     )
     assert "has both the volume pv-1 of the claim data and the volume pv-2" in said
+
+
+def test_volume_far_from_room_is_named() -> None:
+    """If the volume can only be used on nodes without enough GPUs, the message names the volume.
+    That these nodes have no GPUs would not say what to change, because other nodes have them.
+    """
+    needs = PodNeeds(1, {GPU_RESOURCE: "8"}, {}, [], [LimitedVolume("the volume pv-1", [IN_A])])
+    gpus = node("gpu", zone="b")
+    gpus["status"]["allocatable"][GPU_RESOURCE] = "8"
+    said = room_problem([node("cpu"), gpus], needs)
+    assert said.startswith(
+        f"storage: the volume pv-1 can be used on nodes with {ZONE} In a alone, and no node that "
+        f"these pods could use is one of them ({ZONE} is b; compared were gpu)"
+    )
+    # Without the volume the pods would have no room either.
+    assert room_problem([node("cpu")], needs).startswith("gpusPerPod: a pod asks for 8")

@@ -181,6 +181,34 @@ def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
         assert any("which only one node" in said for said in found.problems) == (nodes_for_pods > 1)
 
 
+def test_first_pod_decides_on_the_volume(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A note says so if the pod that prepares the data set, which asks for no GPU, could be placed
+    where no training pod has room, and a volume is made where the first pod is. Such a volume is
+    often a disk of one zone or one node, and a claim cannot change it.
+    """
+    nodes = [node("cpus", {}, {}), node("gpus", {"pool": "gpu"}, {GPU_RESOURCE: "8"})]
+    class_ = {"provisioner": "ebs", "volumeBindingMode": "WaitForFirstConsumer"}
+    objects: dict[str, Json | None] = {CLASS: class_, NODES: {"items": nodes}}
+    monkeypatch.setattr(
+        cluster_check, "read_only_api", lambda *_: nullcontext(api_of(Objects(objects)))
+    )
+    container = {"name": "trainer", "resources": {"limits": {GPU_RESOURCE: "4"}}}
+    needs = replace(NEEDS, class_name="disks", access_mode="ReadWriteOnce")
+
+    def said(needs: StorageNeeds, *, has_dataset: bool = True, **spec: Any) -> bool:
+        pod = {"metadata": {}, "spec": {"containers": [container], **spec}}
+        run = RunPods("ml", pod, 1, grows=False, has_dataset=has_dataset)
+        notes = cluster_check.ask(Access(kubeconfig="{}"), needs, [], run).notes
+        return any("it could be placed on cpus, where no training pod" in note for note in notes)
+
+    assert said(needs)
+    assert not said(needs, nodeSelector={"pool": "gpu"})
+    assert not said(needs, has_dataset=False)  # The first pod is one of the training.
+    assert not said(replace(needs, access_mode="ReadWriteMany"))
+    objects[OWN] = {"spec": BOUND, "status": {"phase": "Bound"}}
+    assert not said(needs)
+
+
 def test_small_volume_is_not_free() -> None:
     """A volume that is smaller than `dataSize` does not count as a free volume. Kubernetes binds a
     claim only to a volume of its size or more, so the claim and its pods would stay Pending.
