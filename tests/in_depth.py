@@ -44,6 +44,7 @@ FILES = {
         "kube/test_api_levels.py",
         "kube/test_controllers.py",
         "kube/test_controller_namespaces.py",
+        "kube/test_dataset_progress.py",
         "kube/test_fetch.py",
         "kube/test_logs.py",
         "kube/test_node_health.py",

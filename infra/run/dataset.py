@@ -7,6 +7,7 @@ import pulumi
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.objects import kubernetes_object
+from infra.run.dataset_hook import progress_while_made
 from infra.run.dataset_job import DatasetJobArgs, dataset_job
 from infra.workloads.pod import of_commands
 
@@ -69,9 +70,17 @@ class DatasetJob(pulumi.ComponentResource):
                     limit_seconds=600 + size // LOWEST_UPLOAD_BYTES_PER_SECOND,
                 )
             )
+        job = args.job
+        progress = progress_while_made(
+            f"{name}-progress", job.job, args.connection, job.timeout_seconds
+        )
         kubernetes_object(
             f"{name}-job",
-            dataset_job(args.job),
-            pulumi.ResourceOptions(parent=self, depends_on=after),
+            dataset_job(job),
+            pulumi.ResourceOptions(
+                parent=self,
+                depends_on=after,
+                hooks=pulumi.ResourceHookBinding(before_create=[progress]),
+            ),
         )
         self.register_outputs({})

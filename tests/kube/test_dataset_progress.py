@@ -1,0 +1,39 @@
+"""What `up` shows about the Job of the data set, asked of a real cluster."""
+
+from tests.kube.lab import Lab, Run
+
+
+def test_quota_without_room_is_shown_until_the_job_ends(lab: Lab) -> None:
+    """The Job gets no pod, which only an event says. Once the quota is gone it ends, and the task
+    with it.
+    """
+    run = Run(lab, lab.namespace(), "dev")
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    path = f"/api/v1/namespaces/{run.namespace}/resourcequotas"
+    lab.api.create(path, {**quota, "spec": {"hard": {"pods": "0"}}})
+    run.make(args=["lookup", "localhost"])
+    task = lab.start("dataset-progress", "create", _job(run))
+    task.wait_for_words("exceeded quota: none")
+    lab.api.delete(f"{path}/none")
+    status, output = task.end()
+    assert status == 0, output
+    assert f"waiting for the data set's Job {run.name}; FailedCreate: " in output
+
+
+def test_failed_preparation_shows_its_last_lines(lab: Lab) -> None:
+    run = Run(lab, lab.namespace(), "dev")
+    run.make(args=["nonsense"])
+    status, output = lab.run("dataset-progress", "create", _job(run))
+    assert status == 0, output
+    assert "--- last lines of pod train-dev-" in output
+    assert "usage: probe serve ADDRESS" in output
+
+
+def _job(run: Run) -> dict[str, object]:
+    return {
+        "namespace": run.namespace,
+        "owner": run.owner,
+        "stack": run.stack,
+        "job": run.name,
+        "timeout_seconds": 300,
+    }
