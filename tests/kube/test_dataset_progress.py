@@ -14,7 +14,7 @@ def test_quota_without_room_is_shown_until_the_job_ends(lab: Lab) -> None:
     run.make(args=["lookup", "localhost"])
     task = lab.start("dataset-progress", "create", _job(run))
     task.wait_for_words("exceeded quota: none")
-    lab.api.delete(f"{path}/none")
+    lab.api.delete(f"{path}/none", {})
     status, output = task.end()
     assert status == 0, output
     assert f"waiting for the data set's Job {run.name}; FailedCreate: " in output
