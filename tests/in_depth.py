@@ -97,6 +97,7 @@ FILES = {
         "e2e/test_queue.py",
         "e2e/test_second_network.py",
         "e2e/test_slurm_image.py",
+        "e2e/test_unready_dataset.py",
         "e2e/test_without_queue.py",
         "kube/test_alerts_in_depth.py",
         "kube/test_fetch_large.py",

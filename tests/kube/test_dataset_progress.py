@@ -20,15 +20,6 @@ def test_quota_without_room_is_shown_until_the_job_ends(lab: Lab) -> None:
     assert f"waiting for the data set's Job {run.name}; FailedCreate: " in output
 
 
-def test_failed_preparation_shows_its_last_lines(lab: Lab) -> None:
-    run = Run(lab, lab.namespace(), "dev")
-    run.make(args=["nonsense"])
-    status, output = lab.run("dataset-progress", "create", _job(run))
-    assert status == 0, output
-    assert "--- last lines of pod train-dev-" in output
-    assert "usage: probe serve ADDRESS" in output
-
-
 def _job(run: Run) -> dict[str, object]:
     return {
         "namespace": run.namespace,

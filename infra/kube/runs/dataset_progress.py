@@ -2,7 +2,8 @@
 
 Pulumi's provider waits for this Job, but does not say that a quota has no room for its pod, that
 its volume cannot be mounted, that it waits in a queue, or how far the preparation is. This task
-prints that beside it. It decides nothing: how the Job has ended is reported by the provider.
+prints that beside it. It decides nothing: how the Job has ended is reported by the provider, with
+the last lines of its pod.
 """
 
 import time
@@ -10,9 +11,8 @@ import time
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.job import Job
-from infra.kube.objects import Json, container_of, is_running
+from infra.kube.objects import Json, container_of, has_ended, is_running
 from infra.kube.paths import JOBS, PODS, log_path, pod_path
-from infra.kube.pods.last_lines import last_lines
 from infra.kube.pods.report import describe_pods
 from infra.kube.queues.queue_findings import waiting
 from infra.kube.runs.controller_words import words_of_controller
@@ -27,8 +27,7 @@ LOG_SECONDS = 5.0  # the longest wait for a log, because a lost machine gives no
 def create(job: Job, api: Api) -> None:
     """Print what the data set's Job waits for, until it has ended or is gone.
 
-    The field `job` is its name, and `timeout_seconds` its longest time. If it has failed, the last
-    lines of its pod are printed.
+    The field `job` is its name, and `timeout_seconds` its longest time.
 
     Raises:
         ApiError: these credentials may not read Jobs or pods.
@@ -66,12 +65,10 @@ class _Watch:
             return "" if is_over else "it does not exist yet"
         self._was_there = True
         if true_condition(item, ["Complete", "Failed"]):
-            if true_condition(item, ["Failed"]):
-                last_lines(self._api, self._namespace, self._selector)
             return ""
         pods = self._api.list(PODS.format(self._namespace), self._selector)
         for pod in pods:
-            if is_running(pod):
+            if is_running(pod) or has_ended(pod):
                 return self._last_line(pod) or describe_pods(pods)
         said = (
             self._words_of_queue(item),
@@ -81,9 +78,13 @@ class _Watch:
         return "; ".join(filter(None, said))
 
     def _last_line(self, pod: Json) -> str:
-        """The last line of the log. It is read rarely, because each new answer is printed."""
+        """The last line of the log; empty: it is not read yet.
+
+        It is read rarely, because each new answer of `ask` is printed.
+        """
         now = time.monotonic()
-        if now - self._read_at >= HEARTBEAT_SECONDS:
+        is_quiet = now - self._begin < QUIET_SECONDS
+        if not is_quiet and now - self._read_at >= HEARTBEAT_SECONDS:
             self._read_at = now
             path = log_path(pod_path(self._namespace, pod["metadata"]["name"]))
             query = {"container": container_of(pod), "tailLines": "1"}

@@ -98,9 +98,7 @@ def said_about(
 def test_reason_and_progress_of_job_are_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A Job whose pod cannot be made has the reason shown, and one that runs the last line of its
-    log, once in 20 s.
-    """
+    """`up` shows why the Job has no pod, and then the last line of the pod's log, once in 20 s."""
     lines = said_about(Cluster(), monkeypatch, capsys)
     before = f"waiting for the data set's Job {NAME}; "
     assert lines[0] == f"10 s: {before}FailedCreate: {QUOTA} (12:00:02); no pod yet"
@@ -118,21 +116,14 @@ def test_reason_and_progress_of_job_are_shown(
         Cluster(ready_after=3, ends_after=9),
         Cluster(ends_after=9, condition=None),
         Cluster(ends_after=0),
+        Cluster(runs_after=1, ends_after=9, condition=FAILED),
     ],
-    ids=["ready soon", "made late", "deleted", "ready at once"],
+    ids=["ready soon", "made late", "deleted", "ready at once", "failed"],
 )
-def test_small_data_set_needs_no_lines(
+def test_job_that_ends_soon_needs_no_lines(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said_about(cluster, monkeypatch, capsys) == []
-
-
-def test_failed_job_shows_its_last_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failed = Cluster(runs_after=1, ends_after=5, condition=FAILED)
-    lines = said_about(failed, monkeypatch, capsys)
-    assert lines == [f"--- last lines of pod {NAME}-x", "5 tokens so far"]
 
 
 def test_job_that_never_comes_ends_it(
@@ -143,6 +134,14 @@ def test_job_that_never_comes_ends_it(
     lines = said_about(cluster, monkeypatch, capsys)
     assert {line.split("; ")[1] for line in lines} == {"it does not exist yet"}
     assert cluster.seconds < 65
+
+
+def test_first_line_of_log_is_not_old(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is shown in the first 10 s, so the log is not read before that."""
+    lines = said_about(Cluster(runs_after=0, ends_after=12), monkeypatch, capsys)
+    assert lines == [f"10 s: waiting for the data set's Job {NAME}; 10 tokens so far"]
 
 
 def test_log_that_is_forbidden_is_named(
