@@ -1,6 +1,5 @@
 """`disttrain verify --nodes`: a smoke test on each node where the run's pods may be placed."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout, suppress
@@ -23,6 +22,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, machine_of, name_of, part
 from infra.kube.paths import NODES, pod_path
+from infra.kube.pods.shared_gpus import offers_parts
 from infra.kube.quantity import whole
 from infra.names import GPU_RESOURCE, HOSTNAME_LABEL
 
@@ -30,12 +30,6 @@ MOST_AT_ONCE = 8
 LIMIT_SECONDS = 1200
 START_SECONDS = 300.0
 DOCTOR = "./disttrain doctor names the cause"
-PRODUCT_LABEL = "nvidia.com/gpu.product"  # NVIDIA's feature discovery sets it
-OF_PARTS = re.compile(r"-MIG-|-SHARED$")
-"""What the label has if each GPU is divided into MIG instances, or is offered several times.
-
-CUDA shows several such parts of a GPU as one device, so their number says nothing about a fault.
-"""
 
 
 @dataclass(frozen=True)
@@ -78,8 +72,8 @@ def nodes_to_test(
             problem = f"its {offered} GPUs are in use; their pods are checked without --nodes"
             found.append(NodeToTest(name, problem=problem))
         else:
-            in_parts = OF_PARTS.search(str(labels.get(PRODUCT_LABEL, "")))
-            found.append(NodeToTest(name, min(free, 1) if in_parts else free))
+            # CUDA shows several parts of a GPU as one device, and so fewer than the pod was given.
+            found.append(NodeToTest(name, min(free, 1) if offers_parts(node) else free))
     return found
 
 

@@ -23,7 +23,7 @@ def shared_gpus_note(nodes: Sequence[Json], needs: PodNeeds) -> str:
         needs: what the run's pods ask of a node. With one GPU in all, a part is as good.
     """
     ranks = round(needs.pods * amount(needs.requests.get(GPU_RESOURCE, "0")))
-    shared = [node for node in usable_nodes(nodes, needs) if _offers_parts(node)]
+    shared = [node for node in usable_nodes(nodes, needs) if offers_parts(node)]
     if ranks < 2 or not shared:
         return ""
     return (
@@ -33,9 +33,12 @@ def shared_gpus_note(nodes: Sequence[Json], needs: PodNeeds) -> str:
     )
 
 
-def _offers_parts(node: Json) -> bool:
+def offers_parts(node: Json) -> bool:
+    """Whether the node's GPUs are divided into MIG instances, or each is offered several times."""
+    product = label(node, "nvidia.com/gpu.product")
     return (
         label(node, "nvidia.com/gpu.sharing-strategy") in ("time-slicing", "mps")
-        or "-MIG-" in label(node, "nvidia.com/gpu.product")
+        or "-MIG-" in product
+        or product.endswith("-SHARED")
         or any(label(node, key) for key in OF_PARTS)
     )

@@ -20,6 +20,7 @@ WHOLE = node("whole", {"nvidia.com/gpu.sharing-strategy": "none"}, GPUS)
         {"nvidia.com/gpu.sharing-strategy": "time-slicing"},
         {"nvidia.com/gpu.sharing-strategy": "mps"},
         {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb"},
+        {"nvidia.com/gpu.product": "Tesla-T4-SHARED"},
         {"cloud.google.com/gke-gpu-sharing-strategy": "time-sharing"},
         {"cloud.google.com/gke-gpu-partition-size": "1g.5gb"},
     ],
