@@ -5,9 +5,8 @@ All functions are pure.
 
 from collections.abc import Sequence
 
-from infra.kube.objects import Json, name_of, part
-from infra.kube.pods.room import MOST_NAMES, PodNeeds, usable_nodes
-from infra.kube.say import first_of
+from infra.kube.objects import Json, part
+from infra.kube.pods.room import PodNeeds, shown_names, usable_nodes
 
 
 def processors_problem(nodes: Sequence[Json], needs: PodNeeds, built_for: str) -> str:
@@ -41,14 +40,14 @@ def processors_note(nodes: Sequence[Json], needs: PodNeeds) -> str:
     )
 
 
-def _kinds(nodes: Sequence[Json], needs: PodNeeds) -> dict[str, list[str]]:
-    """The names of the usable nodes by their kind of processor, of those that tell it."""
-    found: dict[str, list[str]] = {}
+def _kinds(nodes: Sequence[Json], needs: PodNeeds) -> dict[str, list[Json]]:
+    """The usable nodes by their kind of processor, of those that tell it."""
+    found: dict[str, list[Json]] = {}
     for node in usable_nodes(nodes, needs):
         if kind := str(part(node, "status", "nodeInfo").get("architecture") or ""):
-            found.setdefault(kind, []).append(name_of(node))
+            found.setdefault(kind, []).append(node)
     return found
 
 
-def _shown(kinds: dict[str, list[str]]) -> str:
-    return "; ".join(f"{kind}: {first_of(names, MOST_NAMES)}" for kind, names in kinds.items())
+def _shown(kinds: dict[str, list[Json]]) -> str:
+    return "; ".join(f"{kind}: {shown_names(nodes)}" for kind, nodes in kinds.items())

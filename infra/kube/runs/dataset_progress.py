@@ -13,6 +13,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.job import Job
 from infra.kube.objects import Json, container_of, has_ended, is_running
 from infra.kube.paths import JOBS, PODS, log_path, pod_path
+from infra.kube.pods.last_lines import LONGEST_SECONDS
 from infra.kube.pods.report import describe_pods
 from infra.kube.queues.queue_findings import waiting
 from infra.kube.runs.controller_words import words_of_controller
@@ -21,7 +22,6 @@ from infra.kube.workload import true_condition
 
 QUIET_SECONDS = 10.0  # a small data set is ready before, so nothing has to be said about it
 APPEARS_SECONDS = 60.0  # the engine makes the Job just after it has called the hook
-LOG_SECONDS = 5.0  # the longest wait for a log, because a lost machine gives no answer
 
 
 def create(job: Job, api: Api) -> None:
@@ -89,7 +89,7 @@ class _Watch:
             path = log_path(pod_path(self._namespace, pod["metadata"]["name"]))
             query = {"container": container_of(pod), "tailLines": "1"}
             try:
-                self._line = self._api.text(path, query, LOG_SECONDS).strip()
+                self._line = self._api.text(path, query, LONGEST_SECONDS).strip()
             except (ApiError, UnreachableError) as reason:
                 # These credentials may not read logs, there is none yet, or the machine is lost.
                 self._line = f"its log cannot be read: {reason}"
