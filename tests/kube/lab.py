@@ -84,6 +84,13 @@ class Lab:
         self.api.create("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", **body})
         return name
 
+    def quota(self, namespace: str, name: str, hard: Mapping[str, str]) -> str:
+        """Make a ResourceQuota with the limits `hard`, and return its path."""
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}}
+        self.api.create(path, {**quota, "spec": {"hard": {**hard}}})
+        return f"{path}/{name}"
+
     def start(
         self, task: str, action: str, job: Mapping[str, object], wrapper: Sequence[str] = ()
     ) -> Task:

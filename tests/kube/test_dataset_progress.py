@@ -8,13 +8,11 @@ def test_quota_without_room_is_shown_until_the_job_ends(lab: Lab) -> None:
     with it.
     """
     run = Run(lab, lab.namespace(), "dev")
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-    path = f"/api/v1/namespaces/{run.namespace}/resourcequotas"
-    lab.api.create(path, {**quota, "spec": {"hard": {"pods": "0"}}})
+    quota = lab.quota(run.namespace, "none", {"pods": "0"})
     run.make(args=["lookup", "localhost"])
     task = lab.start("dataset-progress", "create", _job(run))
     task.wait_for_words("exceeded quota: none")
-    lab.api.delete(f"{path}/none", {})
+    lab.api.delete(quota, {})
     status, output = task.end()
     assert status == 0, output
     assert f"waiting for the data set's Job {run.name}; FailedCreate: " in output

@@ -177,9 +177,7 @@ def test_quota_counts_all_pods_of_the_run(lab: Lab) -> None:
     """
     namespace = lab.namespace()
     hard = {"requests.cpu": "1", "pods": "3", f"requests.{GPU_RESOURCE}": "4"}
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-    lab.api.create(path, {**quota, "spec": {"hard": hard}})
+    lab.quota(namespace, "q", hard)
     assert refusal(lab, namespace, pod({"cpu": "100m"}, {}), 3) == ""
     problem = refusal(lab, namespace, pod({"cpu": "500m"}, {}), 3)
     assert problem.startswith("cpuPerRank: 3 pods with 500m cpu each: quota q of namespace")
@@ -195,9 +193,7 @@ def test_quota_that_demands_limits_is_named(lab: Lab) -> None:
     """
     namespace = lab.namespace()
     hard = {"limits.cpu": "8", "limits.memory": "64Gi"}
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
-    lab.api.create(path, {**quota, "spec": {"hard": hard}})
+    lab.quota(namespace, "q", hard)
     wanted = pod({"cpu": "100m", "memory": "1Gi"}, {})
     wait_for("the quota to hold", lambda: "must specify" in refusal(lab, namespace, wanted))
     problem = refusal(lab, namespace, wanted)

@@ -270,9 +270,7 @@ def test_reason_of_missing_pods_is_the_controllers_own(lab: Lab) -> None:
     Some controllers write the reason nowhere else.
     """
     run = Run(lab, lab.namespace(), "dev")
-    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
-    path = f"/api/v1/namespaces/{run.namespace}/resourcequotas"
-    lab.api.create(path, {**quota, "spec": {"hard": {"pods": "0"}}})
+    quota = lab.quota(run.namespace, "none", {"pods": "0"})
     assert run.hand_over()[0] == 0
     run.make()
 
@@ -287,7 +285,7 @@ def test_reason_of_missing_pods_is_the_controllers_own(lab: Lab) -> None:
     assert "exceeded quota: none" in told()
     task = lab.start("await", "create", run.await_job())
     task.wait_for_words("exceeded quota: none")
-    lab.api.delete(f"{path}/none", {})
+    lab.api.delete(quota, {})
     assert task.end()[0] == 0  # The Job's controller tries again, and then the run trains.
 
 
