@@ -48,10 +48,10 @@ class WorkloadKind:
             changes of these fields, and replaces the workload if its revision changes. Empty if
             Kueue changes no field of this kind's workload.
         longest_instance: the largest number of characters that the setting `instance` may have.
-        child_ending: what the controller adds to the name of a workload for a child of a kind of
-            which it makes another child with the workload's own name. An `instance` with this
-            ending is refused, because two runs could have children of the same name. Empty if there
-            is no such child.
+        child_ending: the ending of an object's name that can make it the name of another run's
+            object. The controller makes two objects of one kind for a workload: one with the
+            workload's own name, and one with this ending added. So an `instance` with this ending
+            is refused. Empty if the controller makes no such objects.
         refused_at_first: parts of the messages by which a controller refuses a workload because it
             has not yet seen the other objects that `render` makes; `{name}` stands for the name of
             the workload. `pulumi up` waits as long as the workload is refused for such a reason.
