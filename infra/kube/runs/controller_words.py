@@ -13,9 +13,10 @@ from infra.kube.api_server.events import events_about
 from infra.kube.api_server.events import newest_words as newest_event
 from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import ApiError
-from infra.kube.objects import Json, has_ended, label, part, parts
+from infra.kube.objects import Json, has_ended, is_ending, label, name_of, part, parts
 from infra.kube.paths import JOBS, STATEFUL_SETS
 from infra.kube.pods.kubelet_words import words_of_kubelet
+from infra.kube.pods.report import report_pod
 from infra.kube.queues.queue_findings import words_of_held_pods
 from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.queues.volcano import words_of_gang
@@ -44,8 +45,9 @@ def words_of_controller(
 
     The text comes from the events of the workload and of the Jobs and StatefulSets that were made
     for it. For a Job of Volcano, `words_of_gang` may give the reason instead. For pods that Kueue
-    holds back with scheduling gates, Kueue's objects give it. If no pod is missing, it comes from
-    the events about pods that have not started.
+    holds back with scheduling gates, Kueue's objects give it. A worker of an MPIJob that nobody
+    replaces is named with the command that helps. If no pod is missing, the text comes from the
+    events about pods that have not started.
 
     Args:
         api: the cluster.
@@ -62,6 +64,8 @@ def words_of_controller(
             return held
     if sum(not has_ended(pod) for pod in pods) >= wanted:
         return words_of_kubelet(api, namespace, pods)
+    if dead := _dead_worker(namespace, pods):
+        return dead
     found = list[Json]()
     try:
         for uid in (str(item["metadata"]["uid"]), *_uids_of_makers(api, namespace, item)):
@@ -69,6 +73,23 @@ def words_of_controller(
     except ApiError:  # these credentials may not read events
         return ""
     return newest_words(found)
+
+
+def _dead_worker(namespace: str, pods: Sequence[Json]) -> str:
+    """Which worker of an MPIJob has failed as a whole pod, and what to do; empty: none has.
+
+    The kubelet starts a failed container of a worker again. But the MPI Operator never replaces a
+    pod that has failed as a whole, for example because it was evicted or its machine was shut down.
+    """
+    for pod in pods:
+        owners = {owner.get("kind") for owner in parts(part(pod, "metadata"), "ownerReferences")}
+        has_failed = part(pod, "status").get("phase") == "Failed" and not is_ending(pod)
+        if has_failed and MPI_JOB in owners:
+            return (
+                f"pod {report_pod(pod).state}, and the MPI Operator makes no other one as long as "
+                f"this one is there: kubectl -n {namespace} delete pod {name_of(pod)}"
+            )
+    return ""
 
 
 def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
