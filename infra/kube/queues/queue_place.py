@@ -18,6 +18,8 @@ EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, only its messa
 EXCEEDS_WORDS = "> maximum capacity"
 UNCOVERED_WORDS = "unavailable in ClusterQueue"  # the queue has no quota for a resource
 TAKEN_WORDS = "insufficient unused quota"  # others use the quota at the moment
+# A flavor has enough quota, but its topology has no room for the pods at the moment.
+NO_PLACE_WORDS = ("allows to fit only", "doesn't allow to fit")
 # Newer versions of Kueue may say this about a run that asks for the same as another one.
 BYPASSED_WORDS = "Bypassed scheduling evaluation"
 NOTHING_SAID = (
@@ -221,7 +223,8 @@ def _never(reserved: Json) -> bool:
     """
     message = str(reserved.get("message") or "")
     exceeds = reserved.get("reason") == EXCEEDS or EXCEEDS_WORDS in message
-    return exceeds and TAKEN_WORDS not in message and BYPASSED_WORDS not in message
+    later = (TAKEN_WORDS, BYPASSED_WORDS, *NO_PLACE_WORDS)
+    return exceeds and not any(words in message for words in later)
 
 
 def _place(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> str:
