@@ -19,7 +19,7 @@ from infra.kube.pods.kubelet_words import words_of_kubelet
 from infra.kube.pods.report import report_pod
 from infra.kube.queues.queue_findings import words_of_held_pods
 from infra.kube.queues.unqueued_findings import held_without_queue
-from infra.kube.queues.volcano import words_of_gang
+from infra.kube.queues.volcano import words_of_gang, words_of_refused_pods
 
 JOB_SET, TRAIN_JOB, MPI_JOB = "JobSet", "TrainJob", "MPIJob"
 GROUP_SET = "LeaderWorkerSet"
@@ -44,7 +44,7 @@ def words_of_controller(
     """Why pods of the run are missing or do not start; empty: they do, or no program says why.
 
     The text comes from the events of the workload and of the Jobs and StatefulSets that were made
-    for it. For a Job of Volcano, `words_of_gang` may give the reason instead. For pods that Kueue
+    for it. For a Job of Volcano, `words_of_gang` may give a further reason. For pods that Kueue
     holds back with scheduling gates, Kueue's objects give it. A worker of an MPIJob that nobody
     replaces is named with the command that helps. If no pod is missing, the text comes from the
     events about pods that have not started.
@@ -56,13 +56,15 @@ def words_of_controller(
         pods: the pods of the run that exist.
         wanted: how many pods the run has to have.
     """
+    are_missing = sum(not has_ended(pod) for pod in pods) < wanted
     if gang := words_of_gang(api, namespace, item):
-        return gang
+        refused = words_of_refused_pods(api, namespace, item) if are_missing else ""
+        return f"{refused}; {gang}" if refused else gang
     if any(part(pod, "spec").get("schedulingGates") for pod in pods):
         held = words_of_held_pods(api, namespace, item) or held_without_queue(api, namespace, item)
         if held:
             return held
-    if sum(not has_ended(pod) for pod in pods) >= wanted:
+    if not are_missing:
         return words_of_kubelet(api, namespace, pods)
     if dead := _dead_worker(namespace, pods):
         return dead
