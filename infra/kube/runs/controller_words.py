@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.events import events_about
 from infra.kube.api_server.events import newest_words as newest_event
-from infra.kube.api_server.findings import objects_at
+from infra.kube.api_server.findings import object_at, objects_at
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, has_ended, is_ending, label, name_of, part, parts
 from infra.kube.paths import JOBS, STATEFUL_SETS
@@ -22,6 +22,7 @@ from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.queues.volcano import words_of_gang, words_of_refused_pods
 
 JOB_SET, TRAIN_JOB, MPI_JOB = "JobSet", "TrainJob", "MPIJob"
+JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 GROUP_SET = "LeaderWorkerSet"
 GROUP_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 # The kind of the object that owns the Jobs of a run, by the kind of the run's workload.
@@ -97,8 +98,9 @@ def _dead_worker(namespace: str, pods: Sequence[Json]) -> str:
 def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
     """The uids of the Jobs or StatefulSets that a controller has made for the run.
 
-    A JobSet that was made for a TrainJob has the name of the TrainJob. The pod of a
-    LeaderWorkerSet's leader owns the StatefulSet of the workers, so these have a label.
+    A JobSet that was made for a TrainJob has the name of the TrainJob. If it has no Job, only the
+    events about the JobSet itself say why. The pod of a LeaderWorkerSet's leader owns the
+    StatefulSet of the workers, so these have a label.
     """
     kind, found = str(item.get("kind")), list[Json]()
     name = part(item, "metadata").get("name")
@@ -106,14 +108,18 @@ def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
         sets = objects_at(api, STATEFUL_SETS.format(namespace)) or []
         found = [each for each in sets if label(each, GROUP_SET_LABEL) == name]
     elif kind in OWNERS:
+        jobs = objects_at(api, JOBS.format(namespace))
         found = [
             job
-            for job in objects_at(api, JOBS.format(namespace)) or []
+            for job in jobs or []
             if any(
                 (owner.get("kind"), owner.get("name")) == (OWNERS[kind], name)
                 for owner in parts(part(job, "metadata"), "ownerReferences")
             )
         ]
+        if kind == TRAIN_JOB and jobs is not None and not found:
+            job_set = object_at(api, f"{JOB_SETS.format(namespace)}/{name}")
+            found = [job_set] if isinstance(job_set, dict) else []
     return [str(each["metadata"]["uid"]) for each in found]
 
 

@@ -59,6 +59,7 @@ class Quota(ApiServer):
         owners = [owner] if owner else []
         self.jobs = [{"metadata": {"name": "j", "uid": about, "ownerReferences": owners}}]
         self.sets = list[Json]()
+        self.job_set: Json | None = None
         self.may_list_jobs = True
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
@@ -66,6 +67,10 @@ class Quota(ApiServer):
             if not self.may_list_jobs:
                 raise ApiError(403, "statefulsets is forbidden")
             return {"items": self.sets}
+        if path == "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/train":
+            if self.job_set is None:
+                raise ApiError(403, "jobsets is forbidden")
+            return self.job_set
         if path == "/apis/batch/v1/namespaces/team/jobs":
             if not self.may_list_jobs:
                 raise ApiError(403, "jobs is forbidden")
@@ -117,6 +122,18 @@ def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> Non
     assert words_of_controller(api_of(server), "team", item, [], 1) == NO_POD
     server.may_list_jobs = False
     assert words_of_controller(api_of(server), "team", item, [], 1) == ""
+
+
+@pytest.mark.parametrize(("may_read", "told"), [(True, NO_POD), (False, "")])
+def test_jobset_of_a_trainjob_without_jobs_tells_it(may_read: bool, told: str) -> None:
+    """If the JobSet of a TrainJob cannot make its Job, for example because a webhook does not
+    answer, the event about the JobSet counts. Otherwise `up` would only say `no pod yet`. If the
+    credentials may not read JobSets, nothing is said.
+    """
+    server = Quota("u5")
+    server.jobs = []
+    server.job_set = {"metadata": {"name": "train", "uid": "u5"}} if may_read else None
+    assert words_of_controller(api_of(server), "team", TRAIN_JOB, [], 1) == told
 
 
 def test_job_of_another_run_tells_nothing() -> None:
