@@ -17,7 +17,7 @@ from infra.kube.queues.kueue import (
     served_version,
 )
 from infra.kube.queues.multikueue_findings import check_other_clusters
-from infra.kube.queues.queue_place import InQueue, in_queue, put_out
+from infra.kube.queues.queue_place import InQueue, in_queue, not_started, put_out
 from infra.kube.queues.topology_findings import check_level
 from infra.names import QUEUE_LABEL
 
@@ -93,7 +93,8 @@ def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
         return in_queue(queue, None, [], [])
     queues = _all_or_own(api, version, "localqueues", namespace)
     workloads = _all_or_own(api, version, "workloads", namespace)
-    return in_queue(queue, own, queues, workloads, lambda team: _lenders(api, version, team))
+    place = in_queue(queue, own, queues, workloads, lambda team: _lenders(api, version, team))
+    return place or not_started(queue, own, item)
 
 
 def words_of_held_pods(api: Api, namespace: str, item: Json) -> str:
