@@ -8,6 +8,7 @@ from infra.kube.errors import FORBIDDEN, ApiError, TaskError
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import (
+    BY_PODS,
     GROUP,
     collection,
     holds_back_pods,
@@ -109,6 +110,34 @@ def words_of_held_pods(api: Api, namespace: str, item: Json) -> str:
     except (ApiError, TaskError):
         return ""
     return place.words if place and place.since else ""
+
+
+def words_of_lone_pod(api: Api, namespace: str, kind: str, pod: Json) -> str:
+    """What a pod waits for that Kueue holds back by itself; empty: Kueue does not, or it is unseen.
+
+    Kueue does so with the pods of a kind that it does not watch, if it watches pods. It knows which
+    pods of a StatefulSet or LeaderWorkerSet belong together.
+
+    Args:
+        api: the cluster.
+        namespace: the namespace of the run.
+        kind: the kind of the run's workload.
+        pod: a pod of the run with scheduling gates.
+    """
+    try:
+        if kind in BY_PODS or kueue_workload(api, namespace, pod) is None:
+            return ""
+        place = waiting(api, namespace, pod)
+    except (ApiError, TaskError):
+        return ""
+    if label(pod, QUEUE_LABEL) and place is None:
+        return ""  # It has its place now, and starts.
+    words = f"waits {place.words}" if place else "is in no queue of Kueue, and never starts"
+    return (
+        f"pod {name_of(pod)} {words}. Kueue does not watch objects of kind {kind}, and holds back "
+        "each of their pods by itself: ask the administrator of Kueue to add that kind to "
+        "integrations.frameworks of its configuration, or choose another topology"
+    )
 
 
 def _lenders(api: Api, version: str, team: str) -> list[str]:

@@ -17,7 +17,7 @@ from infra.kube.objects import Json, has_ended, is_ending, label, name_of, part,
 from infra.kube.paths import JOBS, STATEFUL_SETS
 from infra.kube.pods.kubelet_words import words_of_kubelet
 from infra.kube.pods.report import report_pod
-from infra.kube.queues.queue_findings import words_of_held_pods
+from infra.kube.queues.queue_findings import words_of_held_pods, words_of_lone_pod
 from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.queues.volcano import words_of_gang, words_of_refused_pods
 
@@ -58,13 +58,12 @@ def words_of_controller(
         wanted: how many pods the run has to have.
     """
     are_missing = sum(not has_ended(pod) for pod in pods) < wanted
+    gated = [pod for pod in pods if part(pod, "spec").get("schedulingGates")]
+    if gated and (held := _words_of_gated(api, namespace, item, gated[0])):
+        return held
     if gang := words_of_gang(api, namespace, item):
         refused = words_of_refused_pods(api, namespace, item) if are_missing else ""
         return f"{refused}; {gang}" if refused else gang
-    if any(part(pod, "spec").get("schedulingGates") for pod in pods):
-        held = words_of_held_pods(api, namespace, item) or held_without_queue(api, namespace, item)
-        if held:
-            return held
     if not are_missing:
         return words_of_kubelet(api, namespace, pods)
     if dead := _dead_worker(namespace, pods):
@@ -76,6 +75,15 @@ def words_of_controller(
     except ApiError:  # these credentials may not read events
         return ""
     return newest_words(found)
+
+
+def _words_of_gated(api: Api, namespace: str, item: Json, pod: Json) -> str:
+    """Why Kueue holds back pods of a run, of which `pod` is one; empty: Kueue does not."""
+    return (
+        words_of_held_pods(api, namespace, item)
+        or held_without_queue(api, namespace, item)
+        or words_of_lone_pod(api, namespace, str(item.get("kind")), pod)
+    )
 
 
 def _dead_worker(namespace: str, pods: Sequence[Json]) -> str:
