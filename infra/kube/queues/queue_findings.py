@@ -20,6 +20,7 @@ from infra.kube.queues.kueue import (
 from infra.kube.queues.multikueue_findings import check_other_clusters
 from infra.kube.queues.queue_place import InQueue, in_queue, not_started, put_out
 from infra.kube.queues.topology_findings import check_level
+from infra.kube.queues.volcano import GROUP as VOLCANO
 from infra.names import QUEUE_LABEL
 
 INSTALL = "https://kueue.sigs.k8s.io/docs/installation/"
@@ -112,7 +113,7 @@ def words_of_held_pods(api: Api, namespace: str, item: Json) -> str:
     return place.words if place and place.since else ""
 
 
-def words_of_lone_pod(api: Api, namespace: str, kind: str, pod: Json) -> str:
+def words_of_lone_pod(api: Api, namespace: str, item: Json, pod: Json) -> str:
     """What a pod waits for that Kueue holds back by itself; empty: Kueue does not, or it is unseen.
 
     Kueue does so with the pods of a kind that it does not watch, if it watches pods. It knows which
@@ -121,11 +122,11 @@ def words_of_lone_pod(api: Api, namespace: str, kind: str, pod: Json) -> str:
     Args:
         api: the cluster.
         namespace: the namespace of the run.
-        kind: the kind of the run's workload.
+        item: the run's workload.
         pod: a pod of the run with scheduling gates.
     """
     try:
-        if kind in BY_PODS or kueue_workload(api, namespace, pod) is None:
+        if item.get("kind") in BY_PODS or kueue_workload(api, namespace, pod) is None:
             return ""
         place = waiting(api, namespace, pod)
     except (ApiError, TaskError):
@@ -133,10 +134,17 @@ def words_of_lone_pod(api: Api, namespace: str, kind: str, pod: Json) -> str:
     if label(pod, QUEUE_LABEL) and place is None:
         return ""  # It has its place now, and starts.
     words = f"waits {place.words}" if place else "is in no queue of Kueue, and never starts"
+    whose, way_out = f"objects of kind {item.get('kind')}", "choose another topology"
+    if str(item.get("apiVersion")).startswith(f"{VOLCANO}/"):  # Kueue has no integration for them
+        whose = "Volcano's Jobs"
+    else:
+        way_out += (
+            ", or ask the administrator of Kueue to add that kind to integrations.frameworks of "
+            "its configuration"
+        )
     return (
-        f"pod {name_of(pod)} {words}. Kueue does not watch objects of kind {kind}, and holds back "
-        "each of their pods by itself: ask the administrator of Kueue to add that kind to "
-        "integrations.frameworks of its configuration, or choose another topology"
+        f"pod {name_of(pod)} {words}. Kueue does not watch {whose}, and holds back each of their "
+        f"pods by itself: {way_out}"
     )
 
 

@@ -82,7 +82,7 @@ def _words_of_gated(api: Api, namespace: str, item: Json, pod: Json) -> str:
     return (
         words_of_held_pods(api, namespace, item)
         or held_without_queue(api, namespace, item)
-        or words_of_lone_pod(api, namespace, str(item.get("kind")), pod)
+        or words_of_lone_pod(api, namespace, item, pod)
     )
 
 

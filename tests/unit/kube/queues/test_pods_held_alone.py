@@ -27,7 +27,8 @@ OWN: Json = {
     "status": {"conditions": [WAITS]},
 }
 KINDS = {"PyTorchJob": "kubeflow.org/v1", "Job": "batch.volcano.sh/v1alpha1"}
-ALONE = "Kueue does not watch objects of kind {}, and holds back each of their pods by itself"
+NAMES = {"PyTorchJob": "objects of kind PyTorchJob", "Job": "Volcano's Jobs"}
+ALONE = "Kueue does not watch {}, and holds back each of their pods by itself"
 
 
 class Kueue(ApiServer):
@@ -67,7 +68,8 @@ def test_pod_that_waits_for_its_own_quota_says_so(kind: str) -> None:
     """
     said = words(kind)
     assert said.startswith(f"pod train-0 waits in queue default: {WAITS['message']}. ")
-    assert ALONE.format(kind) in said
+    assert ("integrations.frameworks" in said) == (kind == "PyTorchJob")
+    assert ALONE.format(NAMES[kind]) in said
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,7 +77,7 @@ def test_pod_in_no_queue_says_that_it_never_starts(kind: str) -> None:
     """If Kueue lets nothing start that is in no queue, its Workload of the pod waits forever."""
     said = words(kind, queue="")
     assert said.startswith("pod train-0 is in no queue of Kueue, and never starts. ")
-    assert ALONE.format(kind) in said
+    assert ALONE.format(NAMES[kind]) in said
 
 
 @pytest.mark.parametrize("kind", KINDS)
