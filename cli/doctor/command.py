@@ -245,7 +245,10 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expectations:
-    """Return what the options say about the machine, and the proxies of the user's environment."""
+    """Return what the options say about the machine, and the proxies of the user's environment.
+
+    NO_PROXY of that environment does not count, because `pulumi up` computes one for the machine.
+    """
     return Expectations(
         provision=not arguments.kubeconfig,
         data_root=arguments.data_root,
@@ -257,7 +260,6 @@ def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expe
         internet=not arguments.no_internet,
         http_proxy=env.get("http_proxy", ""),
         https_proxy=env.get("https_proxy") or env.get("HTTPS_PROXY", ""),
-        no_proxy=env.get("no_proxy") or env.get("NO_PROXY", ""),
     )
 
 
