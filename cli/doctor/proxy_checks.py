@@ -70,25 +70,36 @@ def proxy_certificate(facts: Facts, expect: Expectations) -> Fault | str:
 
 def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
     """NO_PROXY of the settings and of k3s covers the node, pods, services and loopback."""
-    there = {"NO_PROXY of the settings": expect.no_proxy} if expect.no_proxy else {}
-    for name in ("NO_PROXY", "CONTAINERD_NO_PROXY"):
-        if facts.get(f"k3s_env.{name}"):
-            there[f"{name} of k3s' environment file"] = facts.get(f"k3s_env.{name}")
+    of_k3s = {
+        f"{name} of k3s' environment file": text
+        for name in ("NO_PROXY", "CONTAINERD_NO_PROXY")
+        if (text := facts.get(f"k3s_env.{name}"))
+    }
     proxied = any(facts.get(f"k3s_env.{name}") for name in ("HTTP_PROXY", "HTTPS_PROXY"))
     if proxied and not facts.get("k3s_env.NO_PROXY"):
-        there["NO_PROXY of k3s' environment file"] = ""
-    skip_unless(there, "`pulumi up` computes it" if expect.has_proxy else "no proxy is set")
+        of_k3s["NO_PROXY of k3s' environment file"] = ""
+    no_list = "`pulumi up` computes it" if expect.has_proxy else "no proxy is set"
+    skip_unless(expect.no_proxy or of_k3s, no_list)
+    if expect.no_proxy and (missing := _missing(expect.no_proxy, expect)):
+        return error(
+            f"NO_PROXY of the settings lacks {missing}",
+            "leave noProxyOverride empty, so that the list is computed, then run `pulumi up`",
+        )
+    for where, text in of_k3s.items():
+        if missing := _missing(text, expect):
+            evidence = f"{where} lacks {missing}"
+            if expect.provision:  # An error would stop the `up` that writes the file.
+                return warning(evidence, "run `pulumi up`, which writes it again")
+            return error(evidence, "add that to it, and restart k3s")
+    return "complete: " + ", ".join([*(["the settings"] if expect.no_proxy else []), *of_k3s])
+
+
+def _missing(text: str, expect: Expectations) -> str:
+    """Return what a NO_PROXY has to contain and does not; empty if it is complete."""
     needed = [expect.node_address, expect.pod_cidr, expect.service_cidr]
     needed += [".svc", ".cluster.local", "127.0.0.1", "localhost"]
-    for where, text in there.items():
-        given = {entry.strip() for entry in text.split(",")}
-        missing = [entry for entry in needed if entry and entry not in given]
-        if missing:
-            return error(
-                f"{where} lacks {', '.join(missing)}",
-                "leave noProxyOverride empty, so that the list is computed, then run `pulumi up`",
-            )
-    return "complete: " + ", ".join(there)
+    given = {entry.strip() for entry in text.split(",")}
+    return ", ".join(entry for entry in needed if entry and entry not in given)
 
 
 def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:

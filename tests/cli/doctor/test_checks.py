@@ -11,7 +11,16 @@ from cli.doctor.command import CHECKS, judge
 from cli.facts import parse_facts
 from cli.report import COULD_NOT_CHECK, FINDINGS, NO_FINDINGS, Report
 from infra.node.doctor_plan import Plan
-from tests.cli.doctor.fact_sets import FAULTS, Changes, Seeded, disk, expect_with, facts_with, node
+from tests.cli.doctor.fact_sets import (
+    FAULTS,
+    NO_PROXY,
+    Changes,
+    Seeded,
+    disk,
+    expect_with,
+    facts_with,
+    node,
+)
 
 
 def results_of(seeded: Seeded) -> list[Result]:
@@ -168,8 +177,12 @@ OTHER_FAULTS = {
         )
     ],
     "no-proxy": [
-        Seeded("k3s' environment file lacks 10.1.2.3", {"k3s_env.NO_PROXY": "10.42.0.0/16"}),
-        Seeded("environment file lacks", {"k3s_env.NO_PROXY": None}),
+        Seeded(
+            "k3s' environment file lacks 10.1.2.3",
+            {"k3s_env.NO_PROXY": "10.42.0.0/16"},
+            severity="warning",
+        ),
+        Seeded("environment file lacks", {"k3s_env.NO_PROXY": None}, severity="warning"),
     ],
     "nvidia-smi": [
         Seeded("no answer in 30 s", {"nvidia_smi": "124"}),
@@ -344,6 +357,16 @@ def test_proxy_that_up_replaces_is_no_finding() -> None:
     (found,) = (result for result in results if result.id == "proxy-of-k3s")
     assert found.status == "ok"
     assert "`pulumi up` replaces it" in found.evidence
+
+
+def test_exceptions_that_up_writes_do_not_stop_it() -> None:
+    """After a change of `nodeAddress`, NO_PROXY of the installed k3s lacks the new address until
+    `pulumi up` has written it. The doctor says so, and does not stop that `up`.
+    """
+    changed = {"node_address": "10.9.9.9", "no_proxy": NO_PROXY.replace("10.1.2.3", "10.9.9.9")}
+    (found,) = (r for r in results_of(Seeded("", {}, changed)) if r.id == "no-proxy")
+    assert (found.status, found.fix) == ("warning", "run `pulumi up`, which writes it again")
+    assert "k3s' environment file lacks 10.9.9.9" in found.evidence
 
 
 SHARED_CLUSTER: dict[str, tuple[Changes, dict[str, object]]] = {
