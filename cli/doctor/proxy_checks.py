@@ -1,9 +1,11 @@
 """Checks of the connection to the internet: the proxies, their passwords and NO_PROXY."""
 
+import ipaddress
 from urllib.parse import urlsplit
 
 from cli.check import Check, Fault, error, skip_unless, warning
 from cli.facts import Facts, NotSeenError
+from infra.no_proxy import bypasses_proxy, split_no_proxy
 from infra.node.expectations import Expectations
 
 # Exit statuses of curl: https://curl.se/libcurl/c/libcurl-errors.html
@@ -85,6 +87,15 @@ def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
             f"NO_PROXY of the settings lacks {missing}",
             "leave noProxyOverride empty, so that the list is computed, then run `pulumi up`",
         )
+    if own := _own_address_by_proxy(facts, expect):
+        # A proxy may let such connections pass. So a k3s that is installed already is not stopped.
+        return (warning if facts.get("k3s_binary") == "yes" else error)(
+            f"NO_PROXY of the settings lacks {own}, this host's own address: k3s would ask the "
+            "proxy for its kubelet there, and logs of pods and commands in them would fail",
+            f"pulumi config set nodeAddress {own}"
+            if _is_name(expect.node_address)
+            else f"add {own}, or a network that it is in, to the setting noProxy",
+        )
     for where, text in of_k3s.items():
         if missing := _missing(text, expect):
             evidence = f"{where} lacks {missing}"
@@ -100,6 +111,25 @@ def _missing(text: str, expect: Expectations) -> str:
     needed += [".svc", ".cluster.local", "127.0.0.1", "localhost"]
     given = {entry.strip() for entry in text.split(",")}
     return ", ".join(entry for entry in needed if entry and entry not in given)
+
+
+def _own_address_by_proxy(facts: Facts, expect: Expectations) -> str:
+    """Return the host's own IP address if k3s would use the proxy for it; empty otherwise.
+
+    The API server connects to a kubelet by the machine's IP address, whatever its name is.
+    """
+    own = facts.get("node_ip")
+    if not (expect.provision and expect.no_proxy and expect.proxy_scope == "all" and own):
+        return ""
+    return "" if bypasses_proxy(own, split_no_proxy(expect.no_proxy)) else own
+
+
+def _is_name(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return bool(text)
+    return False
 
 
 def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:

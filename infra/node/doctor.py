@@ -173,6 +173,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         pod_cidr=cluster.pod_cidr,
         service_cidr=cluster.service_cidr,
         no_proxy=settings.proxy.no_proxy,
+        proxy_scope=settings.proxy.scope,
         ca_bundle=settings.proxy.ca_bundle,
         image=image.plan.reference,
         image_builder="" if bundled else image.builder,

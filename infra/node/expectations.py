@@ -34,6 +34,7 @@ class Expectations:
     - `shm_kib`: shared memory in KiB that all pods of a node need together.
     - `node_interface`: the network interface that k3s uses; empty: that of the default route.
     - `interface_address`: the address that this interface has to have; empty: any.
+    - `proxy_scope`: which parts of k3s use the proxies: `all` or `containerd`.
     - `image_builder`: `auto` or the name of a builder; empty if no image has to be built.
     - `image_build_on`: `here` or `node`.
     - `image_deps`: the hash under which this machine's cache keeps the built dependencies.
@@ -69,6 +70,7 @@ class Expectations:
     pod_cidr: str = "10.42.0.0/16"
     service_cidr: str = "10.43.0.0/16"
     no_proxy: str = ""
+    proxy_scope: str = "all"
     image: str = ""
     image_builder: str = ""
     image_build_on: str = "here"

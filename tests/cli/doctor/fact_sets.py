@@ -250,6 +250,7 @@ FAULTS: dict[str, Seeded] = {
     "address-family": Seeded(
         "takes fd00::4 for the node's own address, and podCidr 10.42.0.0/16 is a network of IPv4",
         {"node_ip": "fd00::4"},
+        {"no_proxy": f"{NO_PROXY},fd00::4"},
     ),
     "nfs-client": Seeded("mount.nfs is missing", {"mount_nfs": "no"}, {"nfs": "other"}),
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
