@@ -1,4 +1,4 @@
-"""Refuses a launcher such as torchrun where the program is started once for each rank."""
+"""Refuses a launcher such as torchrun where it would start ranks too often, or without others."""
 
 import posixpath
 import re
@@ -12,47 +12,82 @@ from trainer.config import ProgramConfig
 
 _LAUNCHERS = ("torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun")
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
+_TORCHRUN = ("torchrun", "torch.distributed.run")
+# Options of torchrun without a value.
+_FLAGS = ("--standalone", "-m", "--module", "--no-python", "--run-path")
 _SHELLS = ("sh", "bash", "dash")
 _BEFORE = ("exec", "env", "nohup", "time")  # The words behind these are the command that runs.
 
 
 def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None:
-    """Note a launcher with `program.per: rank`, the default, in a run of several ranks.
+    """Note a launcher that cannot start the ranks of this run.
 
-    Each rank would start all ranks of its pod once more, which would look for each other at the
-    same port.
+    With `program.per: rank`, the default, each rank of several would start all ranks of its pod
+    once more, which would look for each other at the same port. With `node`, a torchrun may have
+    options with which it does not look for the other pods.
     """
-    launcher = launcher_of(program.command)
-    if program.per == "rank" and launcher and world.world_size > 1:
+    started = launchers_of(program.command)
+    if program.per == "rank" and started and world.world_size > 1:
         reader.problem(
             "program.per",
             "rank",
-            f"{launcher} starts the ranks itself, and would be started {world.world_size} times, "
-            "once for each rank",
+            f"{started[0][0]} starts the ranks itself, and would be started {world.world_size} "
+            "times, once for each rank",
             "Set node, so that it is started once in each pod, or take it out of program.command",
         )
+    if program.per == "rank" or world.pods == 1:
+        return
+    for launcher, words in started:
+        if launcher in _TORCHRUN and (option := _keeps_alone(words, world.pods)):
+            reader.problem(
+                "program.command",
+                option,
+                "torchrun would not find the ranks of the other pods, of which the run has "
+                f"{world.pods} in all",
+                "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK and PET_MASTER_ADDR, which "
+                "each pod has",
+            )
 
 
-def launcher_of(command: Sequence[str]) -> str:
-    """Return the launcher that a command starts, such as `torchrun`; empty if it starts none."""
+def launchers_of(command: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
+    """Return each launcher that a command starts, with the words behind it."""
     found = [_launcher(words) for words in _commands_of([*command])]
-    return next((launcher for launcher in found if launcher), "")
+    return [each for each in found if each[0]]
 
 
-def _launcher(words: Sequence[str]) -> str:
-    """Return the launcher that these words start; empty if they start none."""
+def _launcher(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the launcher that these words start, and its own words; empty if they start none."""
     if not words:
-        return ""
+        return "", ()
     name, more = posixpath.basename(words[0]), words[1:]
     if name in _LAUNCHERS:
-        return name
+        return name, more
     if name in _BEFORE or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
         return _launcher(more)
     if name == "accelerate" and more[:1] == ["launch"]:
-        return "accelerate launch"
+        return "accelerate launch", more[1:]
     if name.startswith("python") and "-m" in more:
-        module = more[more.index("-m") + 1 :][:1]
-        return module[0] if module and module[0] in _MODULES else ""
+        behind = more[more.index("-m") + 1 :]
+        return (behind[0], behind[1:]) if behind and behind[0] in _MODULES else ("", ())
+    return "", ()
+
+
+def _keeps_alone(words: Sequence[str], pods: int) -> str:
+    """Return the option of torchrun that keeps it from the other pods; empty if there is none.
+
+    torchrun prefers an option to its variable. A number of nodes that is the number of pods is
+    fine, and so is a range of numbers, or what a shell fills in.
+    """
+    rest = [*words]
+    while rest and rest[0].startswith("-"):
+        name, has_value, value = rest.pop(0).partition("=")
+        shown, name = f"{name}{has_value}{value}", name.replace("_", "-")
+        if name not in _FLAGS and not has_value and rest:
+            value = rest.pop(0)
+            shown += f" {value}"
+        is_other = name == "--nnodes" and value.isdecimal() and int(value) != pods
+        if name == "--standalone" or is_other or (name == "--node-rank" and value.isdecimal()):
+            return shown
     return ""
 
 

@@ -1,10 +1,12 @@
-"""A launcher that starts the ranks itself is refused where the program is started once per rank."""
+"""A launcher that starts the ranks itself is refused where the program is started once per rank,
+and a torchrun where its options keep it from the other pods.
+"""
 
 from typing import Any
 
 import pytest
 
-from infra.settings.program_launcher import launcher_of
+from infra.settings.program_launcher import launchers_of
 from tests.unit.settings.reading import refusal, run
 
 COMMANDS = [
@@ -36,7 +38,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("command", "launcher"), COMMANDS)
 def test_launchers_are_known(command: list[str], launcher: str) -> None:
-    assert launcher_of(command) == launcher
+    assert [name for name, _ in launchers_of(command)] == ([launcher] if launcher else [])
 
 
 def given(per: dict[str, str], command: list[str], **more: Any) -> dict[str, Any]:
@@ -56,14 +58,51 @@ def test_a_launcher_for_each_rank_is_refused(per: dict[str, str]) -> None:
     ) in said
 
 
+THREE = {"topology": "indexed-job", "pods": 3, "gpusPerPod": 1}
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["torchrun", "--standalone", "--nproc_per_node=1", "train.py"], "--standalone"),
+        (["torchrun", "--nnodes", "1", "train.py"], "--nnodes 1"),
+        (["python", "-m", "torch.distributed.run", "--nnodes=2", "train.py"], "--nnodes=2"),
+        (["sh", "-c", "exec torchrun --node_rank=0 train.py"], "--node_rank=0"),
+        (["torchrun", "--node-rank", "1", "--nnodes=3", "train.py"], "--node-rank 1"),
+    ],
+)
+def test_torchrun_that_would_not_find_the_others_is_refused(
+    command: list[str], option: str
+) -> None:
+    """In a run of several pods, options of torchrun are refused with which each pod would train or
+    wait alone: torchrun prefers them to the variables of the pods.
+    """
+    said = refusal(given({"per": "node"}, command, **THREE))
+    assert said.count("  - ") == 1
+    assert (
+        f"  - program.command: {option!r} cannot be used: torchrun would not find the ranks of the "
+        "other pods, of which the run has 3 in all. Leave it out: torchrun reads PET_NNODES, "
+        "PET_NODE_RANK and PET_MASTER_ADDR, which each pod has."
+    ) in said
+
+
 @pytest.mark.parametrize(
     "changes",
     [
+        given({"per": "node"}, ["torchrun", "--nnodes=3", "train.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--nnodes=1:3", "train.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "-m", "train", "--nnodes", "1"], **THREE),
+        given({"per": "node"}, ["torchrun", "--tee", "3", "a.py", "--standalone"], **THREE),
+        given({"per": "node"}, ["sh", "-c", "torchrun --nnodes=$PET_NNODES a.py"], **THREE),
+        given({"per": "node"}, ["accelerate", "launch", "--standalone", "train.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--standalone", "train.py"]),
         given({"per": "node"}, ["torchrun", "train.py"]),
         given({}, ["torchrun", "train.py"], gpusPerPod=1),
         given({}, ["python", "train.py"]),
     ],
 )
 def test_launchers_that_work_are_taken(changes: dict[str, Any]) -> None:
-    """A launcher is accepted once in each pod, and where there is one rank."""
+    """A launcher is accepted once in each pod, and where there is one rank. Options of the program
+    behind it are not torchrun's.
+    """
     assert run(changes).config.has_program
