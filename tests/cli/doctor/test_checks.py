@@ -181,6 +181,9 @@ OTHER_FAULTS = {
             {"http_proxy": "http://proxy.example:3128"},
         )
     ],
+    "api-port": [
+        Seeded("would connect to gpu01 through", {"api_port": "by proxy"}, severity="warning"),
+    ],
     "no-proxy": [
         Seeded(
             "k3s' environment file lacks 10.1.2.3",
