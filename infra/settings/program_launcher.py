@@ -4,7 +4,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Sequence
-from itertools import dropwhile, groupby
+from itertools import dropwhile, groupby, takewhile
 
 from infra.settings.reader import Reader
 from infra.world import World
@@ -13,6 +13,7 @@ from trainer.config import ProgramConfig
 _LAUNCHERS = ("torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun")
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _TORCHRUN = ("torchrun", "torch.distributed.run")
+_ACCELERATE = ("accelerate launch", "accelerate.commands.launch")
 # Options of torchrun without a value.
 _FLAGS = ("--standalone", "-m", "--module", "--no-python", "--run-path")
 _SHELLS = ("sh", "bash", "dash")
@@ -23,8 +24,8 @@ def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None
     """Note a launcher that cannot start the ranks of this run.
 
     With `program.per: rank`, the default, each rank of several would start all ranks of its pod
-    once more, which would look for each other at the same port. With `node`, a torchrun may have
-    options with which it does not look for the other pods.
+    once more, which would look for each other at the same port. With `node`, a launcher may have
+    options with which it does not find the other pods.
     """
     started = launchers_of(program.command)
     if program.per == "rank" and started and world.world_size > 1:
@@ -35,18 +36,37 @@ def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None
             "times, once for each rank",
             "Set node, so that it is started once in each pod, or take it out of program.command",
         )
-    if program.per == "rank" or world.pods == 1:
-        return
-    for launcher, words in started:
-        if launcher in _TORCHRUN and (option := _keeps_alone(words, world.pods)):
-            reader.problem(
-                "program.command",
-                option,
-                "torchrun would not find the ranks of the other pods, of which the run has "
-                f"{world.pods} in all",
-                "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK and PET_MASTER_ADDR, which "
-                "each pod has",
-            )
+    if program.per == "node" and world.pods > 1:
+        for launcher, words in started:
+            _refuse_launcher_alone(reader, launcher, words, world.pods)
+
+
+def _refuse_launcher_alone(reader: Reader, launcher: str, words: Sequence[str], pods: int) -> None:
+    """Note a launcher that would start only the ranks of its own pod, or wait in vain."""
+    others = f"the ranks of the other pods, of which the run has {pods} in all"
+    if launcher in _TORCHRUN and (option := _keeps_alone(words, pods)):
+        reader.problem(
+            "program.command",
+            option,
+            f"torchrun would not find {others}",
+            "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK and PET_MASTER_ADDR, which "
+            "each pod has",
+        )
+    if launcher in _ACCELERATE and not _knows_its_pod(words):
+        reader.problem(
+            "program.command",
+            launcher,
+            f"it would not find {others}, as it does not read their variables",
+            "Leave it out and set program.per to rank, or give it its options for several machines "
+            "in a line for a shell, such as --machine_rank $PET_NODE_RANK",
+        )
+
+
+def _knows_its_pod(words: Sequence[str]) -> bool:
+    """Whether accelerate's own options have the pod's number, or a shell fills some of them in."""
+    own = [*takewhile(lambda word: not word.endswith(".py"), words)]
+    names = [word.partition("=")[0].replace("-", "_") for word in own]
+    return "__machine_rank" in names or any(word.startswith("$") for word in own)
 
 
 def launchers_of(command: Sequence[str]) -> list[tuple[str, Sequence[str]]]:

@@ -86,6 +86,21 @@ def test_torchrun_that_would_not_find_the_others_is_refused(
     ) in said
 
 
+def test_accelerate_that_would_not_find_the_others_is_refused() -> None:
+    """In a run of several pods, `accelerate launch` without the pod's number is refused: it reads
+    no variables of the pod, so each pod would train or wait alone.
+    """
+    command = ["accelerate", "launch", "--mixed_precision=bf16", "train.py", "--machine_rank=1"]
+    said = refusal(given({"per": "node"}, command, **THREE))
+    assert said.count("  - ") == 1
+    assert (
+        "  - program.command: 'accelerate launch' cannot be used: it would not find the ranks of "
+        "the other pods, of which the run has 3 in all, as it does not read their variables. Leave "
+        "it out and set program.per to rank, or give it its options for several machines in a line "
+        "for a shell, such as --machine_rank $PET_NODE_RANK."
+    ) in said
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -94,7 +109,9 @@ def test_torchrun_that_would_not_find_the_others_is_refused(
         given({"per": "node"}, ["torchrun", "-m", "train", "--nnodes", "1"], **THREE),
         given({"per": "node"}, ["torchrun", "--tee", "3", "a.py", "--standalone"], **THREE),
         given({"per": "node"}, ["sh", "-c", "torchrun --nnodes=$PET_NNODES a.py"], **THREE),
-        given({"per": "node"}, ["accelerate", "launch", "--standalone", "train.py"], **THREE),
+        given({"per": "node"}, ["accelerate", "launch", "--machine_rank", "0", "a.py"], **THREE),
+        given({"per": "node"}, ["sh", "-c", "accelerate launch $OPTIONS train.py"], **THREE),
+        given({"per": "node"}, ["accelerate", "launch", "train.py"]),
         given({"per": "node"}, ["torchrun", "--standalone", "train.py"]),
         given({"per": "node"}, ["torchrun", "train.py"]),
         given({}, ["torchrun", "train.py"], gpusPerPod=1),
