@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Sequence
 from itertools import dropwhile, groupby, takewhile
 
+from infra.names import MASTER_PORT
+from infra.no_proxy import is_loopback
 from infra.settings.reader import Reader
 from infra.world import World
 from trainer.config import ProgramConfig
@@ -49,8 +51,8 @@ def _refuse_launcher_alone(reader: Reader, launcher: str, words: Sequence[str], 
             "program.command",
             option,
             f"torchrun would not find {others}",
-            "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK and PET_MASTER_ADDR, which "
-            "each pod has",
+            "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR and "
+            "PET_MASTER_PORT, which each pod has",
         )
     if launcher in _ACCELERATE and not _knows_its_pod(words):
         reader.problem(
@@ -95,8 +97,7 @@ def _launcher(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 def _keeps_alone(words: Sequence[str], pods: int) -> str:
     """Return the option of torchrun that keeps it from the other pods; empty if there is none.
 
-    torchrun prefers an option to its variable. A number of nodes that is the number of pods is
-    fine, and so is a range of numbers, or what a shell fills in.
+    torchrun prefers an option to its variable.
     """
     rest = [*words]
     while rest and rest[0].startswith("-"):
@@ -105,10 +106,27 @@ def _keeps_alone(words: Sequence[str], pods: int) -> str:
         if name not in _FLAGS and not has_value and rest:
             value = rest.pop(0)
             shown += f" {value}"
-        is_other = name == "--nnodes" and value.isdecimal() and int(value) != pods
-        if name == "--standalone" or is_other or (name == "--node-rank" and value.isdecimal()):
+        if _is_alone(name, value, pods):
             return shown
     return ""
+
+
+def _is_alone(name: str, value: str, pods: int) -> bool:
+    """Whether an option of torchrun keeps it from the other pods.
+
+    A number of nodes that is the number of pods does not, nor does a range of numbers, or what a
+    shell fills in. At MASTER_PORT of the first pod, disttrain's own launcher listens.
+    """
+    host, _, port = value.rpartition(":")
+    alone = {
+        "--standalone": True,
+        "--nnodes": value.isdecimal() and int(value) != pods,
+        "--node-rank": value.isdecimal(),
+        "--master-addr": is_loopback(value),
+        "--master-port": value == str(MASTER_PORT),
+        "--rdzv-endpoint": is_loopback(host) or port == str(MASTER_PORT),
+    }
+    return alone.get(name, False)
 
 
 def _commands_of(words: list[str]) -> list[list[str]]:

@@ -69,6 +69,10 @@ THREE = {"topology": "indexed-job", "pods": 3, "gpusPerPod": 1}
         (["python", "-m", "torch.distributed.run", "--nnodes=2", "train.py"], "--nnodes=2"),
         (["sh", "-c", "exec torchrun --node_rank=0 train.py"], "--node_rank=0"),
         (["torchrun", "--node-rank", "1", "--nnodes=3", "train.py"], "--node-rank 1"),
+        (["torchrun", "--master_port", "29500", "train.py"], "--master_port 29500"),
+        (["torchrun", "--master-addr=127.0.0.1", "train.py"], "--master-addr=127.0.0.1"),
+        (["torchrun", "--rdzv-endpoint=localhost:0", "a.py"], "--rdzv-endpoint=localhost:0"),
+        (["sh", "-c", "torchrun --rdzv_endpoint=$A:29500 a.py"], "--rdzv_endpoint=$A:29500"),
     ],
 )
 def test_torchrun_that_would_not_find_the_others_is_refused(
@@ -82,7 +86,7 @@ def test_torchrun_that_would_not_find_the_others_is_refused(
     assert (
         f"  - program.command: {option!r} cannot be used: torchrun would not find the ranks of the "
         "other pods, of which the run has 3 in all. Leave it out: torchrun reads PET_NNODES, "
-        "PET_NODE_RANK and PET_MASTER_ADDR, which each pod has."
+        "PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT, which each pod has."
     ) in said
 
 
@@ -109,6 +113,9 @@ def test_accelerate_that_would_not_find_the_others_is_refused() -> None:
         given({"per": "node"}, ["torchrun", "-m", "train", "--nnodes", "1"], **THREE),
         given({"per": "node"}, ["torchrun", "--tee", "3", "a.py", "--standalone"], **THREE),
         given({"per": "node"}, ["sh", "-c", "torchrun --nnodes=$PET_NNODES a.py"], **THREE),
+        given({"per": "node"}, ["sh", "-c", "torchrun --rdzv-endpoint=$A:29400 a.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--rdzv-endpoint=etcd.svc:2379", "a.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--master-port=12345", "a.py"], **THREE),
         given({"per": "node"}, ["accelerate", "launch", "--machine_rank", "0", "a.py"], **THREE),
         given({"per": "node"}, ["sh", "-c", "accelerate launch $OPTIONS train.py"], **THREE),
         given({"per": "node"}, ["accelerate", "launch", "train.py"]),
