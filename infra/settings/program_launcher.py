@@ -15,7 +15,12 @@ from trainer.config import ProgramConfig
 _LAUNCHERS = ("torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun")
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _TORCHRUN = ("torchrun", "torch.distributed.run")
-_ACCELERATE = ("accelerate launch", "accelerate.commands.launch")
+# Launchers that read no variable of the pod, and the option that tells them of the other pods.
+_TOLD_BY = {
+    "accelerate launch": "--machine_rank $PET_NODE_RANK",
+    "accelerate.commands.launch": "--machine_rank $PET_NODE_RANK",
+    "deepspeed": "--hostfile FILE --no_ssh --node_rank $NODE_RANK",
+}
 # Options of torchrun without a value.
 _FLAGS = ("--standalone", "-m", "--module", "--no-python", "--run-path")
 _SHELLS = ("sh", "bash", "dash")
@@ -54,21 +59,21 @@ def _refuse_launcher_alone(reader: Reader, launcher: str, words: Sequence[str], 
             "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR and "
             "PET_MASTER_PORT, which each pod has",
         )
-    if launcher in _ACCELERATE and not _knows_its_pod(words):
+    if (told_by := _TOLD_BY.get(launcher)) and not _is_told(words, told_by.split()[0]):
         reader.problem(
             "program.command",
             launcher,
             f"it would not find {others}, as it does not read their variables",
             "Leave it out and set program.per to rank, or give it its options for several machines "
-            "in a line for a shell, such as --machine_rank $PET_NODE_RANK",
+            f"in a line for a shell, such as {told_by}",
         )
 
 
-def _knows_its_pod(words: Sequence[str]) -> bool:
-    """Whether accelerate's own options have the pod's number, or a shell fills some of them in."""
+def _is_told(words: Sequence[str], option: str) -> bool:
+    """Whether a launcher's own words have this option, or a shell fills some of them in."""
     own = [*takewhile(lambda word: not word.endswith(".py"), words)]
-    names = [word.partition("=")[0].replace("-", "_") for word in own]
-    return "__machine_rank" in names or any(word.startswith("$") for word in own)
+    names = [word.partition("=")[0].replace("_", "-") for word in own]
+    return option.replace("_", "-") in names or any(word.startswith("$") for word in own)
 
 
 def launchers_of(command: Sequence[str]) -> list[tuple[str, Sequence[str]]]:

@@ -90,18 +90,30 @@ def test_torchrun_that_would_not_find_the_others_is_refused(
     ) in said
 
 
-def test_accelerate_that_would_not_find_the_others_is_refused() -> None:
-    """In a run of several pods, `accelerate launch` without the pod's number is refused: it reads
-    no variables of the pod, so each pod would train or wait alone.
+@pytest.mark.parametrize(
+    ("command", "launcher", "option"),
+    [
+        (
+            ["accelerate", "launch", "--mixed_precision=bf16", "train.py", "--machine_rank=1"],
+            "accelerate launch",
+            "--machine_rank $PET_NODE_RANK",
+        ),
+        (["deepspeed", "train.py"], "deepspeed", "--hostfile FILE --no_ssh --node_rank $NODE_RANK"),
+    ],
+)
+def test_launcher_that_reads_no_variables_is_refused(
+    command: list[str], launcher: str, option: str
+) -> None:
+    """In a run of several pods, `accelerate launch` and DeepSpeed's launcher are refused without
+    the option that tells them of the others: each pod would train or wait alone.
     """
-    command = ["accelerate", "launch", "--mixed_precision=bf16", "train.py", "--machine_rank=1"]
     said = refusal(given({"per": "node"}, command, **THREE))
     assert said.count("  - ") == 1
     assert (
-        "  - program.command: 'accelerate launch' cannot be used: it would not find the ranks of "
-        "the other pods, of which the run has 3 in all, as it does not read their variables. Leave "
-        "it out and set program.per to rank, or give it its options for several machines in a line "
-        "for a shell, such as --machine_rank $PET_NODE_RANK."
+        f"  - program.command: {launcher!r} cannot be used: it would not find the ranks of the "
+        "other pods, of which the run has 3 in all, as it does not read their variables. Leave it "
+        "out and set program.per to rank, or give it its options for several machines in a line "
+        f"for a shell, such as {option}."
     ) in said
 
 
@@ -119,6 +131,7 @@ def test_accelerate_that_would_not_find_the_others_is_refused() -> None:
         given({"per": "node"}, ["accelerate", "launch", "--machine_rank", "0", "a.py"], **THREE),
         given({"per": "node"}, ["sh", "-c", "accelerate launch $OPTIONS train.py"], **THREE),
         given({"per": "node"}, ["accelerate", "launch", "train.py"]),
+        given({"per": "node"}, ["deepspeed", "--hostfile", "/tmp/hosts", "a.py"], **THREE),
         given({"per": "node"}, ["torchrun", "--standalone", "train.py"]),
         given({"per": "node"}, ["torchrun", "train.py"]),
         given({}, ["torchrun", "train.py"], gpusPerPod=1),
