@@ -208,7 +208,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         kubeconfig=kubeconfig,
         kubectl=_kubectl(arguments.kubectl, kubeconfig) if kubeconfig else "",
         scope=scope,
-        expect=_expectations(arguments, os.environ),
+        expect=_expectations(arguments, os.environ, ssh.host if ssh and not kubeconfig else ""),
     )
 
 
@@ -244,10 +244,16 @@ def _check_options(arguments: argparse.Namespace) -> None:
         )
 
 
-def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expectations:
-    """Return what the options say about the machine, and the proxies of the user's environment."""
+def _expectations(
+    arguments: argparse.Namespace, env: Mapping[str, str], api_host: str
+) -> Expectations:
+    """Return what the options say about the machine, and the proxies of the user's environment.
+
+    NO_PROXY of that environment does not count, because `pulumi up` computes one for the machine.
+    """
     return Expectations(
         provision=not arguments.kubeconfig,
+        api_host=api_host,
         data_root=arguments.data_root,
         namespace=arguments.namespace,
         gpus=arguments.gpus,
@@ -257,7 +263,6 @@ def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expe
         internet=not arguments.no_internet,
         http_proxy=env.get("http_proxy", ""),
         https_proxy=env.get("https_proxy") or env.get("HTTPS_PROXY", ""),
-        no_proxy=env.get("no_proxy") or env.get("NO_PROXY", ""),
     )
 
 

@@ -31,7 +31,7 @@ class ExaminedMachine:
 
 def examine_machines(plan: Plan) -> list[ExaminedMachine]:
     """Examine the host and the further machines side by side; the host comes first."""
-    plans = {first_name(plan): replace(plan, machines=()), **_further(plan)}
+    plans = {first_name(plan): replace(plan, machines=()), **further_plans(plan)}
     servers = {first_name(plan), *(each.name for each in plan.machines if each.is_server)}
     with ThreadPoolExecutor(max_workers=len(plans)) as pool:
         return list(pool.map(_examine, plans, plans.values(), (name in servers for name in plans)))
@@ -69,11 +69,13 @@ def first_name(plan: Plan) -> str:
     return plan.ssh.host if plan.ssh else "this machine"
 
 
-def _further(plan: Plan) -> dict[str, Plan]:
-    # These settings are about the first machine only: it may build the image, and its address is
-    # the cluster's.
+def further_plans(plan: Plan) -> dict[str, Plan]:
+    """Return the plan for each further machine, by its name."""
+    # These settings are about the first machine only: it may build the image, has the API server,
+    # and its address is the cluster's.
     expect = replace(
         plan.expect,
+        api_host="",
         node_address="",
         interface_address="",
         image="",
@@ -88,6 +90,8 @@ def _further(plan: Plan) -> dict[str, Plan]:
                 expect,
                 node_interface=machine.interface,
                 service=SERVER_SERVICE if machine.is_server else AGENT_SERVICE,
+                # k3s on a server is told the machine's address too.
+                no_proxy=expect.no_proxy and f"{expect.no_proxy},{machine.ssh.host}",
             ),
         )
         for machine in plan.machines

@@ -1,9 +1,11 @@
 """Checks of the connection to the internet: the proxies, their passwords and NO_PROXY."""
 
+import ipaddress
 from urllib.parse import urlsplit
 
 from cli.check import Check, Fault, error, skip_unless, warning
 from cli.facts import Facts, NotSeenError
+from infra.no_proxy import bypasses_proxy, split_no_proxy
 from infra.node.expectations import Expectations
 
 # Exit statuses of curl: https://curl.se/libcurl/c/libcurl-errors.html
@@ -70,25 +72,64 @@ def proxy_certificate(facts: Facts, expect: Expectations) -> Fault | str:
 
 def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
     """NO_PROXY of the settings and of k3s covers the node, pods, services and loopback."""
-    there = {"NO_PROXY of the settings": expect.no_proxy} if expect.has_proxy else {}
-    for name in ("NO_PROXY", "CONTAINERD_NO_PROXY"):
-        if facts.get(f"k3s_env.{name}"):
-            there[f"{name} of k3s' environment file"] = facts.get(f"k3s_env.{name}")
+    of_k3s = {
+        f"{name} of k3s' environment file": text
+        for name in ("NO_PROXY", "CONTAINERD_NO_PROXY")
+        if (text := facts.get(f"k3s_env.{name}"))
+    }
     proxied = any(facts.get(f"k3s_env.{name}") for name in ("HTTP_PROXY", "HTTPS_PROXY"))
     if proxied and not facts.get("k3s_env.NO_PROXY"):
-        there["NO_PROXY of k3s' environment file"] = ""
-    skip_unless(there, "no proxy is set")
+        of_k3s["NO_PROXY of k3s' environment file"] = ""
+    no_list = "`pulumi up` computes it" if expect.has_proxy else "no proxy is set"
+    skip_unless(expect.no_proxy or of_k3s, no_list)
+    if expect.no_proxy and (missing := _missing(expect.no_proxy, expect)):
+        return error(
+            f"NO_PROXY of the settings lacks {missing}",
+            "leave noProxyOverride empty, so that the list is computed, then run `pulumi up`",
+        )
+    if own := _own_address_by_proxy(facts, expect):
+        # A proxy may let such connections pass. So a k3s that is installed already is not stopped.
+        return (warning if facts.get("k3s_binary") == "yes" else error)(
+            f"NO_PROXY of the settings lacks {own}, this host's own address: k3s would ask the "
+            "proxy for its kubelet there, and logs of pods and commands in them would fail",
+            f"pulumi config set nodeAddress {own}"
+            if _is_name(expect.node_address)
+            else f"add {own}, or a network that it is in, to the setting noProxy",
+        )
+    for where, text in of_k3s.items():
+        if missing := _missing(text, expect):
+            evidence = f"{where} lacks {missing}"
+            if expect.provision:  # An error would stop the `up` that writes the file.
+                return warning(evidence, "run `pulumi up`, which writes it again")
+            return error(evidence, "add that to it, and restart k3s")
+    return "complete: " + ", ".join([*(["the settings"] if expect.no_proxy else []), *of_k3s])
+
+
+def _missing(text: str, expect: Expectations) -> str:
+    """Return what a NO_PROXY has to contain and does not; empty if it is complete."""
     needed = [expect.node_address, expect.pod_cidr, expect.service_cidr]
     needed += [".svc", ".cluster.local", "127.0.0.1", "localhost"]
-    for where, text in there.items():
-        given = {entry.strip() for entry in text.split(",")}
-        missing = [entry for entry in needed if entry and entry not in given]
-        if missing:
-            return error(
-                f"{where} lacks {', '.join(missing)}",
-                "leave noProxyOverride empty, so that the list is computed, then run `pulumi up`",
-            )
-    return "complete: " + ", ".join(there)
+    given = {entry.strip() for entry in text.split(",")}
+    return ", ".join(entry for entry in needed if entry and entry not in given)
+
+
+def _own_address_by_proxy(facts: Facts, expect: Expectations) -> str:
+    """Return the host's own IP address if k3s would use the proxy for it; empty otherwise.
+
+    The API server connects to a kubelet by the machine's IP address, whatever its name is.
+    """
+    own = facts.get("node_ip")
+    if not (expect.provision and expect.no_proxy and expect.proxy_scope == "all" and own):
+        return ""
+    return "" if bypasses_proxy(own, split_no_proxy(expect.no_proxy)) else own
+
+
+def _is_name(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return bool(text)
+    return False
 
 
 def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:

@@ -32,8 +32,10 @@ class Expectations:
     - `tolerated_taints`: keys of taints that do not keep our pods away; `*` stands for all.
     - `node_selector`: labels, as `key=value`, that the nodes of our pods must have.
     - `shm_kib`: shared memory in KiB that all pods of a node need together.
+    - `api_host`: the host whose port 6443 this machine must reach; empty: it need reach none.
     - `node_interface`: the network interface that k3s uses; empty: that of the default route.
     - `interface_address`: the address that this interface has to have; empty: any.
+    - `proxy_scope`: which parts of k3s use the proxies: `all` or `containerd`.
     - `image_builder`: `auto` or the name of a builder; empty if no image has to be built.
     - `image_build_on`: `here` or `node`.
     - `image_deps`: the hash under which this machine's cache keeps the built dependencies.
@@ -63,12 +65,14 @@ class Expectations:
     mig: bool = False
     cuda: str = "11.8"
     shm_kib: int = GIB
+    api_host: str = ""
     node_address: str = ""
     node_interface: str = ""
     interface_address: str = ""
     pod_cidr: str = "10.42.0.0/16"
     service_cidr: str = "10.43.0.0/16"
     no_proxy: str = ""
+    proxy_scope: str = "all"
     image: str = ""
     image_builder: str = ""
     image_build_on: str = "here"

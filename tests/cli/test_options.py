@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.doctor.build_facts import build_lines, builders_on_node
-from cli.doctor.command import add_arguments, examine, make_plan
+from cli.doctor.command import add_arguments, examine, judge, make_plan
 from cli.doctor.gather import host_program
 from cli.facts import Facts, parse_facts
 from infra.image.dependencies import dependencies_are_built
@@ -88,6 +88,23 @@ def test_plan_survives_its_way_as_json() -> None:
     """A plan that is written as JSON and read again is the same plan."""
     plan = Plan(expect=Expectations(tolerated_taints=("a", "b"), pods=2, ranks=2))
     assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_exceptions_of_the_shell_are_not_taken_for_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without `--stack`, the doctor tries the proxy that the shell's variables name, and does not
+    compare NO_PROXY of this shell with the networks of a cluster. `pulumi up` computes another
+    NO_PROXY for the machine.
+    """
+    for name in ("http_proxy", "https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, "http://proxy.example:3128")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "localhost,.example")
+    plan = plan_of("--gpus", "3")
+    assert plan.expect.has_proxy
+    (found,) = (each for each in judge(plan, Facts()) if each.id == "no-proxy")
+    assert (found.status, found.evidence) == ("not applicable", "`pulumi up` computes it")
 
 
 # --- which builder of images works ---

@@ -94,7 +94,7 @@ FAULTS = (
     Fault(
         "proxy-reachable",
         "https proxy http://127.0.0.1:9: nobody listens there",
-        expect={"https_proxy": "http://127.0.0.1:9", "no_proxy": NO_PROXY},
+        expect={"https_proxy": "http://127.0.0.1:9", "no_proxy": f"{NO_PROXY},0.0.0.0/0"},
     ),
     Fault(
         "firewall",

@@ -78,6 +78,7 @@ k3s_env.HTTPS_PROXY=http://proxy.example:3128
 image=present
 image_builder=buildah
 ssh_agent=answers
+api_port=reached
 host_done=yes
 """
 CLUSTER = """\
@@ -106,6 +107,7 @@ EXPECT = Expectations(
     k3s_version="v1.34.2+k3s1",
     gpus=3,
     ranks=3,
+    api_host="gpu01",
     node_address="10.1.2.3",
     no_proxy=NO_PROXY,
     http_proxy="http://me:hunter2@proxy.example:3128",
@@ -250,6 +252,7 @@ FAULTS: dict[str, Seeded] = {
     "address-family": Seeded(
         "takes fd00::4 for the node's own address, and podCidr 10.42.0.0/16 is a network of IPv4",
         {"node_ip": "fd00::4"},
+        {"no_proxy": f"{NO_PROXY},fd00::4"},
     ),
     "nfs-client": Seeded("mount.nfs is missing", {"mount_nfs": "no"}, {"nfs": "other"}),
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
@@ -267,6 +270,11 @@ FAULTS: dict[str, Seeded] = {
     "ssh-agent": Seeded(
         "no agent answers (/tmp/ssh-x/agent.7: Connection refused)",
         {"ssh_agent": "/tmp/ssh-x/agent.7: Connection refused"},
+    ),
+    "api-port": Seeded(
+        "this machine does not reach port 6443 of gpu01 (no answer in 3 s)",
+        {"api_port": "no answer in 3 s"},
+        bare=True,
     ),
     "proxy-reachable": Seeded("nobody listens there", {"via.https": "7|000|000"}),
     "proxy-password": Seeded("refuses the given one (407)", {"via.https": "56|407|000"}),

@@ -3,6 +3,7 @@ find.
 """
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -11,7 +12,16 @@ from cli.doctor.command import CHECKS, judge
 from cli.facts import parse_facts
 from cli.report import COULD_NOT_CHECK, FINDINGS, NO_FINDINGS, Report
 from infra.node.doctor_plan import Plan
-from tests.cli.doctor.fact_sets import FAULTS, Changes, Seeded, disk, expect_with, facts_with, node
+from tests.cli.doctor.fact_sets import (
+    FAULTS,
+    NO_PROXY,
+    Changes,
+    Seeded,
+    disk,
+    expect_with,
+    facts_with,
+    node,
+)
 
 
 def results_of(seeded: Seeded) -> list[Result]:
@@ -97,6 +107,10 @@ IPV6 = {
     "service_cidr": "fd43::/112",
     "no_proxy": "10.1.2.3,fd42::/56,fd43::/112,.svc,.cluster.local,127.0.0.1,localhost",
 }
+BY_NAME = {
+    "node_address": "gpu01.example",
+    "no_proxy": NO_PROXY.replace("10.1.2.3", "gpu01.example"),
+}
 OTHER_FAULTS = {
     "node-interface": [
         Seeded("eth1 is off", {"interface": "down"}, {"node_interface": "eth1"}),
@@ -128,7 +142,7 @@ OTHER_FAULTS = {
         Seeded(
             "net.ipv6.conf.all.forwarding is 0",
             {"node_ip": "fd00::4", "k3s_env.NO_PROXY": IPV6["no_proxy"]},
-            IPV6,
+            {**IPV6, "no_proxy": f"{IPV6['no_proxy']},fd00::4"},
             severity="warning",
         )
     ],
@@ -167,9 +181,17 @@ OTHER_FAULTS = {
             {"http_proxy": "http://proxy.example:3128"},
         )
     ],
+    "api-port": [
+        Seeded("would connect to gpu01 through", {"api_port": "by proxy"}, severity="warning"),
+    ],
     "no-proxy": [
-        Seeded("k3s' environment file lacks 10.1.2.3", {"k3s_env.NO_PROXY": "10.42.0.0/16"}),
-        Seeded("environment file lacks", {"k3s_env.NO_PROXY": None}),
+        Seeded(
+            "k3s' environment file lacks 10.1.2.3",
+            {"k3s_env.NO_PROXY": "10.42.0.0/16"},
+            severity="warning",
+        ),
+        Seeded("environment file lacks", {"k3s_env.NO_PROXY": None}, severity="warning"),
+        Seeded("NO_PROXY of the settings lacks 10.1.2.3, this host's own", {}, BY_NAME, bare=True),
     ],
     "nvidia-smi": [
         Seeded("no answer in 30 s", {"nvidia_smi": "124"}),
@@ -344,6 +366,46 @@ def test_proxy_that_up_replaces_is_no_finding() -> None:
     (found,) = (result for result in results if result.id == "proxy-of-k3s")
     assert found.status == "ok"
     assert "`pulumi up` replaces it" in found.evidence
+
+
+def no_proxy_of(changes: Mapping[str, object], *, bare: bool = True) -> Result:
+    """Return the result of the check `no-proxy` with these expectations."""
+    (found,) = (r for r in results_of(Seeded("", {}, changes, bare=bare)) if r.id == "no-proxy")
+    return found
+
+
+def test_own_address_in_no_proxy_is_told_by_its_setting() -> None:
+    """The API server reaches the kubelet of each machine by its IP address. If NO_PROXY has only
+    the machine's name, the doctor names the setting that helps. After the installation it is a
+    warning, because a proxy may let such connections pass.
+    """
+    found = no_proxy_of(BY_NAME)
+    assert (found.status, found.fix) == ("error", "pulumi config set nodeAddress 10.1.2.3")
+    assert no_proxy_of(BY_NAME, bare=False).status == "warning"
+    for elsewhere in ("", "192.0.2.7"):  # of a further machine, and of a host behind NAT
+        given = NO_PROXY.replace("10.1.2.3", elsewhere or "gpu02.example")
+        found = no_proxy_of({"node_address": elsewhere, "no_proxy": given})
+        assert found.fix == "add 10.1.2.3, or a network that it is in, to the setting noProxy"
+
+
+def test_own_address_that_needs_no_exception_is_no_finding() -> None:
+    """The host's own address need not be in NO_PROXY if one of its networks is, or if only the
+    containerd of k3s uses the proxy.
+    """
+    network = f"{BY_NAME['no_proxy']},10.0.0.0/8"
+    assert no_proxy_of({**BY_NAME, "no_proxy": network}).status == "ok"
+    assert no_proxy_of({**BY_NAME, "proxy_scope": "containerd"}).status == "ok"
+
+
+def test_exceptions_that_up_writes_do_not_stop_it() -> None:
+    """After a change of `nodeAddress`, NO_PROXY of the installed k3s lacks the new address until
+    `pulumi up` has written it. The doctor says so, and does not stop that `up`.
+    """
+    changed = {"node_address": "10.9.9.9", "no_proxy": NO_PROXY.replace("10.1.2.3", "10.9.9.9")}
+    moved = Seeded("", {"node_ip": "10.9.9.9"}, changed)
+    (found,) = (result for result in results_of(moved) if result.id == "no-proxy")
+    assert (found.status, found.fix) == ("warning", "run `pulumi up`, which writes it again")
+    assert "k3s' environment file lacks 10.9.9.9" in found.evidence
 
 
 SHARED_CLUSTER: dict[str, tuple[Changes, dict[str, object]]] = {

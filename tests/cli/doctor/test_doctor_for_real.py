@@ -482,7 +482,7 @@ def proxied(url: str, http_port: int, https_port: int, ca_bundle: str = "") -> d
         http_probe=f"http://127.0.0.1:{http_port}/",
         https_probe=f"https://127.0.0.1:{https_port}/",
         ca_bundle=ca_bundle,
-        no_proxy="10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost",
+        no_proxy="10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost,0.0.0.0/0",
     )
     results = by_id(examine(replace(HERE, expect=expect)))
     assert "hunter2" not in str(results)

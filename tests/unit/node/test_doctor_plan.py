@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.doctor.machines import further_plans
 from infra.kinds import KINDS
 from infra.node.doctor import make_plan, up_plan
 from infra.node.expectations import HTTP_PROBE, HTTPS_PROBE
@@ -44,6 +45,47 @@ def test_way_out_is_tried_where_k3s_comes_from(
     settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
     expect = make_plan(settings.own_platform, settings.run).expect
     assert (expect.http_probe, expect.https_probe) == (http, https), asdict(expect)
+
+
+def test_further_machine_is_in_its_own_no_proxy() -> None:
+    """The doctor of a further machine is told NO_PROXY as k3s on a server has it, with the
+    machine's address. Without a proxy there is none.
+    """
+    nodes = [{"name": "gpu2", "address": "gpu02", "host_key": "ssh-ed25519 AAAA"}]
+    more = {
+        **SSH,
+        "nodeAddress": "10.1.2.3",
+        "nodes": nodes,
+        "storage": "nfs-first-node",
+        "gpus": 6,
+    }
+    for proxies in (PROXIES, {}):
+        settings = parse_settings(raw_settings("dev", {**more, **proxies}), (), "dev", KINDS)
+        plan = make_plan(settings.own_platform, settings.run)
+        expect = further_plans(plan)["gpu2"].expect
+        shown = f"{plan.expect.no_proxy},gpu02" if proxies else ""
+        assert (expect.no_proxy, expect.proxy_scope) == (shown, "all")
+        assert (plan.expect.api_host, expect.api_host) == ("gpu01", "")
+    scoped = raw_settings("dev", {**more, **PROXIES, "proxyScope": "containerd"})
+    platform = parse_settings(scoped, (), "dev", KINDS).own_platform
+    assert make_plan(platform).expect.proxy_scope == "containerd"
+
+
+@pytest.mark.parametrize(
+    ("changes", "host"),
+    [
+        ({}, ""),
+        (SSH, "gpu01"),
+        ({**SSH, "clusterAccess": "tunnel"}, ""),
+        ({**SSH, "k3sExisting": "adopt"}, ""),
+    ],
+)
+def test_port_of_the_api_is_tried_where_it_is_used(changes: dict[str, str], host: str) -> None:
+    """The doctor is told to try port 6443 of a host behind SSH, where this stack installs k3s and
+    reaches it directly.
+    """
+    settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
+    assert make_plan(settings.own_platform).expect.api_host == host
 
 
 def test_doctor_knows_the_run_s_pods_and_their_tolerations() -> None:
