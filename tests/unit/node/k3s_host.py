@@ -25,6 +25,7 @@ case $1 in
   is-active) [ -e ROOT/active ] ;;
   start) [ -e "ROOT/etc/systemd/system/$unit.service" ] && touch ROOT/active ;;
   stop | disable) rm -f ROOT/active ;;
+  is-enabled) [ -e "ROOT/enabled-$unit" ] ;;
 esac
 """
 IP = """#!/bin/sh
