@@ -53,8 +53,8 @@ def nm_cloud_setup(facts: Facts, expect: Expectations) -> Fault | str:
     only_for_own_k3s(expect)
     if facts.one("nm_cloud_setup") == "enabled":
         return warning(
-            "nm-cloud-setup of NetworkManager is enabled: many releases of k3s, such as v1.34.1, do "
-            "not start beside it, and before NetworkManager 1.32 it disturbs the network of pods",
+            "nm-cloud-setup of NetworkManager is enabled: many releases of k3s, such as v1.34.1, "
+            "do not start beside it, and before NetworkManager 1.32 it disturbs the pods' network",
             "systemctl disable --now nm-cloud-setup.timer nm-cloud-setup.service, and reboot",
         )
     return facts.one("nm_cloud_setup")
