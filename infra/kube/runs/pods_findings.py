@@ -8,6 +8,7 @@ from infra.kube.api_server.findings import Findings, objects_at
 from infra.kube.controllers.served import serves, unserved
 from infra.kube.objects import Json
 from infra.kube.paths import NODES
+from infra.kube.pods.dynamic_gpus import problem_with_dynamic_gpus
 from infra.kube.pods.network_policies import network_findings
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
 from infra.kube.pods.processors import processors_note, processors_problem
@@ -143,7 +144,10 @@ def _check_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> No
     if run.queue:
         added = flavor_tolerations(api, run.namespace, run.queue, found)
         needs = replace(needs, tolerations=[*needs.tolerations, *added])
-    if problem := room_problem(nodes, needs):
+    problem = room_problem(nodes, needs)
+    if problem:
+        problem = problem_with_dynamic_gpus(api, nodes, needs, problem, found)
+    if problem:
         if run.grows:
             found.notes.append(f"clusterGrows: new nodes have to come. {problem}")
         else:
