@@ -53,6 +53,7 @@ class RunPods:
             version.
         class_name: the storage class of the claim that the stack makes; empty: it makes none.
         has_dataset: whether a Job prepares a data set before the training.
+        dataset_resources: the requests and limits of the pod of that Job; None: it is not tried.
         can_queue: whether a queue of Kueue can hold back the run's kind of workload.
         itself: the run's workload; None: it is not known.
         suspend: the suspend patch of the workload's kind.
@@ -81,6 +82,7 @@ class RunPods:
     groups_come: Sequence[str] = ()
     class_name: str = ""
     has_dataset: bool = True
+    dataset_resources: Json | None = None
     can_queue: bool = True
     itself: Workload | None = None
     suspend: Json = field(default_factory=Json)
@@ -123,7 +125,8 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     volumes: list[LimitedVolume] = []
     if not run.makes_volume:
         volumes = limited_volumes(api, run.namespace, run.pod["spec"], run.class_name, found)
-    spec = try_pod(api, run.namespace, run.pod, run.itself, found)
+    small = run.dataset_resources if run.has_dataset else None
+    spec = try_pod(api, run.namespace, run.pod, run.itself, found, small)
     needs = replace(pod_needs(spec, run.pods, without=run.without), volumes=volumes)
     _check_nodes(api, run, needs, found)
     check_quotas(api, run.namespace, needs, found)

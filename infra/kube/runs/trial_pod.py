@@ -4,13 +4,13 @@ So this program need not repeat the rules for limits of namespaces and for prior
 rules that only this cluster has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.dry_run import WebhookError, checked
 from infra.kube.api_server.findings import Findings
 from infra.kube.errors import FORBIDDEN, ApiError
-from infra.kube.objects import Json
+from infra.kube.objects import Json, part, parts
 from infra.kube.paths import PODS
 from infra.kube.runs.given_by_cluster import as_made, given_notes
 from infra.kube.runs.quotas_findings import LIMIT_KEYS
@@ -29,14 +29,20 @@ WORDS = (
     ("cpu", "cpuPerRank"),
 )
 
+RATIO = "limit to request ratio"  # in the refusal of limits that are too far above the requests
 DEMANDS = "must specify"  # how a quota's refusal asks for limits that a pod lacks
 EXAMPLES = {"cpuLimitPerRank": "4", "memoryLimitPerRank": "16Gi"}
 
 
 def try_pod(
-    api: Api, namespace: str, pod: Json, workload: Workload | None, found: Findings
+    api: Api,
+    namespace: str,
+    pod: Json,
+    workload: Workload | None,
+    found: Findings,
+    small: Json | None = None,
 ) -> Json:
-    """Ask the API server whether it would accept such a pod.
+    """Ask the API server whether it would accept such a pod, and then the same with less resources.
 
     Args:
         api: the cluster.
@@ -44,22 +50,19 @@ def try_pod(
         pod: the manifest of the pod.
         workload: the workload to which the pod would belong; None: it is not known.
         found: each finding is added to it.
+        small: the resources of the pod that prepares the data set; None: there is no such pod.
 
     Returns:
         The spec of the pod, with what the cluster would add to it. If the API server does not
         accept it now, it is the spec of the manifest.
     """
-    metadata = {**pod["metadata"], "name": TRIAL, **_owned_by(workload)}
+    named = {**pod, "metadata": {**pod["metadata"], "name": TRIAL, **_owned_by(workload)}}
     try:
-        made = checked(api, PODS.format(namespace), {**pod, "metadata": metadata})
+        made = checked(api, PODS.format(namespace), named)
     except WebhookError as reason:
         found.refused_now.append(f"new pods in namespace {namespace}: {reason}")
     except ApiError as refused:
-        words = str(refused)
-        # These refusals say nothing about the pod: the namespace is made later, `missing_rights`
-        # reports the right, others use up a quota at the moment, or a webhook allows no dryRun.
-        known = ("cannot create resource", "exceeded quota", "does not support dry run")
-        if refused.status not in REFUSALS or any(each in words for each in known):
+        if not (words := _about_the_pod(refused)):
             return pod["spec"]
         key = next((f"{key}: " for word, key in WORDS if word in words), "")
         remedy = ""
@@ -72,8 +75,47 @@ def try_pod(
         )
     else:
         found.notes += given_notes(namespace, pod, made)
+        if small:
+            found.problems += _small_problems(api, namespace, named, small)
         return as_made(pod, made)
     return pod["spec"]
+
+
+def _about_the_pod(refused: ApiError) -> str:
+    """The words of a refusal; empty: it says nothing about the pod.
+
+    The namespace is made later, `missing_rights` reports the right, others use up a quota at the
+    moment, or a webhook allows no dryRun.
+    """
+    words = str(refused)
+    known = ("cannot create resource", "exceeded quota", "does not support dry run")
+    if refused.status not in REFUSALS or any(each in words for each in known):
+        return ""
+    return words
+
+
+def _small_problems(api: Api, namespace: str, pod: Json, resources: Json) -> Iterator[str]:
+    """Why the cluster would refuse the pod with these resources, although it accepts it with more.
+
+    A LimitRange may demand larger requests (min), or limits that are closer to the requests
+    (maxLimitRequestRatio).
+    """
+    (container,) = parts(part(pod, "spec"), "containers")
+    spec = {**pod["spec"], "containers": [{**container, "resources": resources}]}
+    try:
+        checked(api, PODS.format(namespace), {**pod, "spec": spec})
+    except WebhookError:  # It has just answered for the larger pod, so it soon answers again.
+        return
+    except ApiError as refused:
+        if words := _about_the_pod(refused):
+            asked = ", ".join(f"{text} {name}" for name, text in resources["requests"].items())
+            smaller = f"Set a smaller {' or '.join(EXAMPLES)}, or ask" if RATIO in words else "Ask"
+            yield (
+                "the cluster would refuse the pod that prepares the data set in namespace "
+                f"{namespace}, which requests {asked}: {words}. No setting changes these "
+                f"requests. {smaller} whoever runs the cluster to allow them "
+                f"(kubectl -n {namespace} get limitrange)"
+            )
 
 
 def _owned_by(workload: Workload | None) -> Json:
