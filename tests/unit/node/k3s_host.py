@@ -210,6 +210,11 @@ exec {real} "$@"
         self._loses_power = True
         self._write(self._bundle / "k3s/install.sh", "#!/bin/sh\nkill -KILL $PPID\n")
 
+    def is_cut_off_in_uninstaller(self) -> None:
+        """From now on, the power fails when k3s' uninstaller begins, until `is_back`."""
+        self._loses_power = True
+        self.removes_k3s_by("kill -KILL $PPID")
+
     def is_back(self) -> None:
         """From now on, the power does not fail."""
         self._loses_power = False

@@ -114,6 +114,8 @@ bring_to_version() {
     for change in ${changes:-nothing}; do echo "would change: $change"; done
     return
   fi
+  # A removal that was cut off has left them aside. A k3s that runs uses what it has made there since.
+  [ ! -e "$OWNERSHIP_FILE" ] || is_active || keep_others_paths back
   if changed binary && is_active && [ "$(noted version)" = "$K3S_VERSION" ]; then repair_binary; fi
   if [ -n "$changes" ]; then
     guard_gpu_pods
