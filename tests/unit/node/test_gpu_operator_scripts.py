@@ -38,12 +38,13 @@ case "$*" in
   *"get crd"*) cat "$folder/crds" ;;
   *"get clusterroles"*) cat "$folder/roles" ;;
   *"get namespace"*labels*) cat "$folder/namespace" ;;
+  *"get namespace"*keys-before*) cat "$folder/keys" ;;
   *"get namespace"*) cat "$folder/note" ;;
   *readyz*) exit "$(next ready)" ;;
 esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
-FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles")
+FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles", "keys")
 
 
 @pytest.fixture
@@ -372,6 +373,26 @@ def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -
     ]
 
 
+def test_cleanup_leaves_labels_of_an_administrator(cluster: Path) -> None:
+    """Labels and annotations of NVIDIA's names that nodes had before the operator are noted, and
+    the clean-up leaves them. With `nvidia.com/gpu.deploy.operands=false`, for example, whoever runs
+    the cluster keeps operators away from a node.
+    """
+    theirs = "nvidia.com/gpu.deploy.operands\n"
+    (cluster / "labels").write_text(f"kubernetes.io/hostname\n{theirs}")
+    (cluster / "annotations").write_text("nvidia.com/theirs\n")
+    assert cleanup(cluster, "create").returncode == 0
+    noted = (cluster / "calls").read_text().splitlines()[-1].partition("node-keys-before=")[2]
+    assert noted.split() == ["nvidia.com/gpu.deploy.operands", "nvidia.com/theirs"]
+    (cluster / "note").write_text("noted ")
+    (cluster / "keys").write_text(f"noted {noted}")
+    (cluster / "labels").write_text(f"nvidia.com/gpu.count\n{theirs}")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    assert "label nodes --all --dry-run=none nvidia.com/gpu.count-" in calls
+    assert not [call for call in calls if call.startswith("annotate nodes")]
+
+
 def test_cleanup_leaves_other_operators_of_nvidia(cluster: Path) -> None:
     """The clean-up leaves the CRDs of NVIDIA's other operators, such as the NIM Operator, although
     they have NVIDIA's API groups and came after the note. With a CRD all its objects would be
@@ -493,6 +514,7 @@ def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
     note = "disttrain.dev/crds-before=nodefeatures.nfd.k8s-sigs.io"
     assert [call.split() for call in (cluster / "calls").read_text().splitlines()][-1] == [
         *("annotate", "namespace", "gpu-operator", "--dry-run=none", note),
+        "disttrain.dev/node-keys-before=",
     ]
     (cluster / "kubectl").write_text("#!/bin/sh\ncase $2 in crd) exit 1 ;; esac\n" + KUBECTL[10:])
     (cluster / "calls").write_text("")
