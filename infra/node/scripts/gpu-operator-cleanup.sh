@@ -2,8 +2,8 @@
 # create: records, in annotations of the namespace, which of the chart's CRDs exist before its release, and
 #   which labels and annotations of NVIDIA's names are on nodes.
 # delete: removes what the operator leaves behind when its release is gone:
-# - the CRDs that its chart brings, because Helm keeps CRDs; but no CRD that was there before, and none of
-#   other operators of NVIDIA;
+# - the CRDs that its chart brings, because Helm keeps CRDs; but no CRD that was there before, none of
+#   other operators of NVIDIA, and none that another node feature discovery uses by now;
 # - the labels and annotations of the operator and of the node feature discovery on nodes, but none of
 #   NVIDIA's names that was there before;
 # - the release's roles, if somebody has deleted the namespace by hand. Helm's record of the release is gone
@@ -97,6 +97,18 @@ say_what_stays() {
     "whether others had them before: if nobody needs them, kubectl delete crd ${kept% }"
 }
 
+# Another node feature discovery may have come since, such as that of NVIDIA's Network Operator. Each writes
+# what it finds into NodeFeatures of its own namespace. Then the definitions count as there before.
+keep_for_other_discovery() {
+  case $(crds) in *nodefeatures.nfd.*) ;; *) return 0 ;; esac
+  places=$(kubectl_ get nodefeatures.nfd.k8s-sigs.io -A \
+    -o 'jsonpath={range .items[*]}{.metadata.namespace}{"\n"}{end}') # a failure ends the script here
+  other=$(echo "$places" | grep -vxF "$NAMESPACE" | grep -m 1 .) || return 0
+  before="$before nodefeatures.nfd.k8s-sigs.io nodefeaturegroups.nfd.k8s-sigs.io \
+nodefeaturerules.nfd.k8s-sigs.io "
+  echo "the node feature discovery's definitions and labels of nodes stay, as another one is in namespace $other"
+}
+
 # Whether the API server answers. When the operator's toolkit ends, it also ends containerd, so that a k3s
 # restarts meanwhile. So the API server is asked several times.
 answers() {
@@ -149,6 +161,7 @@ delete() {
   fi
   before=$(noted "$NOTE")
   kept=$(noted "$KEYS_NOTE")
+  keep_for_other_discovery
   wait_for_pods
   crds=$(doomed)
   # shellcheck disable=SC2086 # one CRD per word

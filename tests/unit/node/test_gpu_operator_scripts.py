@@ -33,6 +33,7 @@ case "$*" in
   "label node "* | "patch node "*) cp "$folder/mig-then" "$folder/mig" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
   *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
+  *"get nodefeatures"*) cat "$folder/features" ;;
   *"get secrets"*) next records ;;
   *"get crd clusterpolicies.nvidia.com"*) cat "$folder/policies" ;;
   *"get crd"*) cat "$folder/crds" ;;
@@ -45,6 +46,7 @@ esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
 FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles", "keys")
+FILES += ("features",)
 
 
 @pytest.fixture
@@ -424,6 +426,28 @@ def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> Non
         "label nodes --all --dry-run=none feature.node.kubernetes.io/pci-10de.present-\n" in calls
     )
     assert "annotate nodes --all --dry-run=none nfd.node.kubernetes.io/feature-labels-\n" in calls
+
+
+def test_cleanup_leaves_a_discovery_that_came_later(cluster: Path) -> None:
+    """If another node feature discovery has come since, such as that of NVIDIA's Network Operator,
+    the clean-up leaves the definitions and the labels that both have written. Without them the
+    drivers of that operator would go from the nodes, and with them the network of all runs.
+    """
+    (cluster / "note").write_text("noted ")
+    (cluster / "crds").write_text("clusterpolicies.nvidia.com\nnodefeatures.nfd.k8s-sigs.io\n")
+    (cluster / "labels").write_text("nvidia.com/gpu.count\nfeature.node.kubernetes.io/pci-15b3\n")
+    for places in ("gpu-operator\nnetwork-operator\n", "gpu-operator\n"):
+        is_alone = "network" not in places
+        (cluster / "features").write_text(places)
+        (cluster / "calls").write_text("")
+        done = cleanup(cluster)
+        assert done.returncode == 0, done.stderr
+        assert ("another one is in namespace network-operator" in done.stdout) != is_alone
+        calls = (cluster / "calls").read_text()
+        assert "delete crd clusterpolicies.nvidia.com" in calls
+        assert "nvidia.com/gpu.count-" in calls
+        assert ("pci-15b3-" in calls) == is_alone
+        assert ("nodefeatures.nfd.k8s-sigs.io --ignore" in calls) == is_alone
 
 
 def test_cleanup_without_a_note_leaves_what_may_be_somebody_elses(cluster: Path) -> None:
