@@ -42,7 +42,7 @@ def try_pod(
     found: Findings,
     small: Json | None = None,
 ) -> Json:
-    """Ask the API server whether it would accept such a pod, and then the same with less resources.
+    """Ask the API server whether it would accept such a pod, and then one with fewer resources.
 
     Args:
         api: the cluster.

@@ -43,9 +43,7 @@ def build(cache: Path, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool) -> N
     assert os.WIFSIGNALED(status) == is_killed
 
 
-def test_build_removes_what_a_killed_one_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_next_build_removes_killed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build that is killed leaves gigabytes in the cache, and the login of the package index. The
     next build of the same image removes that. It touches no build of another image, which may be at
     work.

@@ -428,7 +428,7 @@ def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> Non
     assert "annotate nodes --all --dry-run=none nfd.node.kubernetes.io/feature-labels-\n" in calls
 
 
-def test_cleanup_leaves_a_discovery_that_came_later(cluster: Path) -> None:
+def test_cleanup_leaves_a_later_discovery(cluster: Path) -> None:
     """If another node feature discovery has come since, such as that of NVIDIA's Network Operator,
     the clean-up leaves the definitions and the labels that both have written. Without them the
     drivers of that operator would go from the nodes, and with them the network of all runs.

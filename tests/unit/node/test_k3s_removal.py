@@ -50,7 +50,7 @@ def test_data_of_a_mounted_volume_stay(host: K3sHost, place: str) -> None:
     assert (host.root / THEIRS).exists()
 
 
-def test_paths_of_others_come_back_after_a_cut_removal(host: K3sHost) -> None:
+def test_cut_removal_gives_paths_back(host: K3sHost) -> None:
     """Paths of others are moved aside while k3s' tools remove it. If the power fails meanwhile and
     `pulumi up` is run, they are back before k3s starts, and the next removal leaves them too.
     """
@@ -67,7 +67,7 @@ def test_paths_of_others_come_back_after_a_cut_removal(host: K3sHost) -> None:
     assert not [*host.root.rglob("*.disttrain-kept")]
 
 
-def test_paths_of_others_are_not_mixed_with_those_of_k3s(host: K3sHost) -> None:
+def test_cut_removal_mixes_no_paths(host: K3sHost) -> None:
     """After a removal that was cut off, k3s may start again with the machine, and make such a path
     anew. The next removal deletes that one, and puts the one of others back.
     """

@@ -20,7 +20,7 @@ def fails_for(end: str) -> str:
     return f"case $1 in *{end}) exit 1 ;; esac"
 
 
-def test_record_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
+def test_record_reaches_the_disk_first(tmp_path: Path) -> None:
     """An empty record would count as the record of a k3s of this program, and no longer say what
     was on the machine before: the removal of k3s would delete that too.
     """
@@ -38,7 +38,7 @@ def test_record_is_on_the_disk_before_it_counts(tmp_path: Path) -> None:
     assert (host.root / RECORD).read_text() == before
 
 
-def test_images_are_on_the_disk_before_k3s_takes_them(tmp_path: Path) -> None:
+def test_images_reach_the_disk_first(tmp_path: Path) -> None:
     """An archive of images is compared with its checksum only before it gets its name. k3s would
     import nothing of an empty one, and a host without a network has no other source.
     """

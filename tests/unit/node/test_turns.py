@@ -9,7 +9,7 @@ from infra.node.shell_program import script_text
 WAITS = "another run is at work on this host"
 
 
-def test_lock_that_was_removed_is_taken_anew(tmp_path: Path) -> None:
+def test_removed_lock_is_taken_anew(tmp_path: Path) -> None:
     """The run that removes k3s also removes the file of the lock. A run that waited for it does not
     go on beside a third one, which has locked a new file meanwhile.
     """

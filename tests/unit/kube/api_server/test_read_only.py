@@ -74,7 +74,7 @@ def test_trials_are_made_each_time(access: Access) -> None:
     assert asked == ["POST /pods?dryRun=All"] * 2
 
 
-def test_answer_of_a_starting_server_is_not_kept(access: Access) -> None:
+def test_starting_server_is_asked_again(access: Access) -> None:
     """A server that could not answer is asked again."""
     with read_only_api(access, 5.0) as api:
         with pytest.raises(UnreachableError):

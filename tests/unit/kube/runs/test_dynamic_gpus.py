@@ -51,7 +51,7 @@ def found_on(cluster: Cluster) -> Findings:
     return pods_findings(api_of(cluster), RunPods("ml", POD, 1, grows=False))
 
 
-def test_class_that_answers_for_gpus_is_enough() -> None:
+def test_class_that_answers_is_enough() -> None:
     """A run is not refused because nodes offer no nvidia.com/gpu, if a DeviceClass answers such
     requests. NVIDIA's driver for it makes that class, and the scheduler gives such a pod its GPUs.
     A note says that they were not counted.
@@ -82,13 +82,13 @@ def test_class_for_claims_alone_is_named() -> None:
     assert "Install" not in problem
 
 
-def test_too_few_gpus_of_a_plugin_stay_too_few() -> None:
+def test_few_gpus_of_plugins_stay_few() -> None:
     """If the nodes offer some nvidia.com/gpu, but too few, that is what the message says."""
     (problem,) = found_on(Cluster({GPU_RESOURCE: "4"}, [device_class("gpu.nvidia.com")])).problems
     assert "no node that it could use has so much (gpu1: 4). Set less" in problem
 
 
-def test_cluster_without_classes_is_judged_as_before() -> None:
+def test_cluster_without_classes_is_judged() -> None:
     """Where DeviceClasses may not be listed, are not known, or belong to other devices, the message
     is that of nodes without GPUs.
     """
@@ -97,7 +97,7 @@ def test_cluster_without_classes_is_judged_as_before() -> None:
         assert "Install NVIDIA's device plugin" in problem
 
 
-def test_classes_are_asked_for_only_without_room() -> None:
+def test_classes_are_asked_without_room() -> None:
     """A cluster whose nodes offer enough GPUs is not asked for DeviceClasses."""
     cluster = Cluster({GPU_RESOURCE: "8"}, [])
     assert found_on(cluster).problems == []

@@ -48,7 +48,7 @@ def found_on(cluster: Cluster, **more: Any) -> Findings:
     return pods_findings(api_of(cluster), run)
 
 
-def test_least_request_of_a_namespace_is_named() -> None:
+def test_least_request_is_named() -> None:
     """If a LimitRange demands larger requests than those of the pod that prepares the data set, the
     run is refused before anything is made. The API server accepts its Job and refuses its pod, so
     `up` would wait for the data set until its time limit.
@@ -76,11 +76,11 @@ def test_refused_training_is_said_once() -> None:
     assert cluster.tried == ["2"]
 
 
-def test_run_without_a_data_set_tries_no_small_pod() -> None:
+def test_run_without_data_tries_none() -> None:
     """A run that prepares no data set is not refused for a pod that it does not have."""
     assert found_on(Cluster(MINIMUM, "100m"), has_dataset=False).problems == []
 
 
-def test_used_up_quota_refuses_no_small_pod() -> None:
+def test_used_quota_refuses_no_pod() -> None:
     """A run is not refused because others have used up a quota at the moment."""
     assert found_on(Cluster("exceeded quota: q", "100m")).problems == []
