@@ -46,6 +46,21 @@ def firewall(facts: Facts, expect: Expectations) -> Fault | str:
     return "no firewall is in the way"
 
 
+def nm_cloud_setup(facts: Facts, expect: Expectations) -> Fault | str:
+    """NetworkManager's nm-cloud-setup is off; many releases of k3s do not start beside it.
+
+    https://github.com/k3s-io/k3s/pull/12889
+    """
+    only_for_own_k3s(expect)
+    if facts.one("nm_cloud_setup") == "enabled":
+        return warning(
+            "nm-cloud-setup of NetworkManager is enabled: many releases of k3s, such as v1.34.1, "
+            "do not start beside it, and before NetworkManager 1.32 it disturbs the pods' network",
+            "systemctl disable --now nm-cloud-setup.timer nm-cloud-setup.service, and reboot",
+        )
+    return facts.one("nm_cloud_setup")
+
+
 def ip_forward(facts: Facts, expect: Expectations) -> Fault | str:
     """IP forwarding is on; without it no packet leaves a pod."""
     only_for_own_k3s(expect)
@@ -255,6 +270,7 @@ NETWORK_CHECKS = (
     port(6443),
     port(10250),
     Check("firewall", firewall),
+    Check("nm-cloud-setup", nm_cloud_setup),
     Check("ip-forward", ip_forward),
     Check("default-route", default_route),
     Check("cidr-overlap", cidr_overlap),

@@ -33,6 +33,7 @@ data_root=folder
 port.6443=taken k3s-server
 port.10250=taken k3s-server
 firewalld=inactive
+nm_cloud_setup=disabled
 ufw=inactive
 selinux=off
 selinux_k3s=no
@@ -232,6 +233,11 @@ FAULTS: dict[str, Seeded] = {
     "firewall": Seeded(
         "does not trust 10.43.0.0/16",
         {"firewalld": "active", "firewalld_trusted": "10.42.0.0/16"},
+        severity="warning",
+    ),
+    "nm-cloud-setup": Seeded(
+        "nm-cloud-setup of NetworkManager is enabled",
+        {"nm_cloud_setup": "enabled"},
         severity="warning",
     ),
     "selinux": Seeded("SELinux is enforcing", {"selinux": "enforcing"}, severity="warning"),
