@@ -156,11 +156,16 @@ class World:
     def bound_waits(self, timeout_seconds: int) -> None:
         """Let each collective wait at most `timeout_seconds` for the other ranks from now on.
 
+        All ranks must call this after their first step. It first waits for the last of them: on
+        GPUs a rank has ended its first step before it has waited for any other rank, and another
+        rank may still compile.
+
         With NCCL, torch enforces this limit. The limit of a gloo group cannot be changed after the
         group is made. So the entrypoint enforces it there, from the reports of this rank
         (trainer/launch/hang_watch.py). If there is only one rank, which has no collectives, the
         entrypoint watches it while it computes.
         """
+        self.barrier()
         BEAT.bound_waits(timeout_seconds)
         if self.has_group:
             # This function is not public, but no public one sets the limit; torch is pinned.
