@@ -220,6 +220,14 @@ class World:
     @_tells
     def max(self, values: Sequence[float]) -> list[float]:
         """The largest value of all ranks, for each position."""
+        return self.max_unseen(values)
+
+    def max_unseen(self, values: Sequence[float]) -> list[float]:
+        """Do as `max` does, but do not report it to the entrypoint.
+
+        This is for ranks that meet again and again while they wait for something else. Otherwise
+        such a rank would seem to come further.
+        """
         if not self.has_group:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
