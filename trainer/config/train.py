@@ -45,6 +45,11 @@ class TrainConfig:
         "how ranks share the model: a whole copy each, or shards (FSDP2)",
         choices=("ddp", "fsdp"),
     )
+    reduce_each_micro_step: bool = option(
+        False,
+        "with fsdp, add the gradients of all ranks after each micro-step: a rank then holds only "
+        "its shard of them, and sends more",
+    )
     activation_checkpointing: bool = option(
         False, "compute each block again in the backward pass: less memory, more time"
     )
