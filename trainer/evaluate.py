@@ -76,17 +76,20 @@ def evaluate(
     try:
         with torch.no_grad():
             for windows, tokens in passes:
+                starts = np.array(windows or [0], np.int64) * length
+                is_run = bool(windows) or forward_is_collective
+                # A volume may take long. So this comes before the ranks meet in `should_stop`.
+                batch = gather(dataset.val, starts, tokens) if is_run else None
                 if should_stop():
                     return None
-                if not (windows or forward_is_collective):
+                if batch is None:
                     continue
-                starts = np.array(windows or [0], np.int64) * length
                 is_full = len(starts) == batch_size and tokens == length
                 forward = compiled if compiled is not None and is_full else model
                 # If each block is compiled, `model` would compile the blocks anew for this shape.
                 stance = nullcontext() if is_full else torch.compiler.set_stance("force_eager")
                 with autocast(), stance:
-                    nats = forward(*to_device(gather(dataset.val, starts, tokens), device))
+                    nats = forward(*to_device(batch, device))
                 if windows:
                     total += nats
     finally:
