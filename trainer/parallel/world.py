@@ -203,11 +203,7 @@ class World:
     @_tells
     def sum(self, values: Sequence[float]) -> list[float]:
         """The sum over all ranks, in float64, for each position."""
-        if not self.has_group:
-            return list(values)
-        tensor = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(tensor)
-        return [float(value) for value in tensor.tolist()]
+        return self._reduced(values, dist.ReduceOp.SUM)
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set on at least one rank."""
@@ -228,10 +224,13 @@ class World:
         This is for ranks that meet again and again while they wait for something else. Otherwise
         such a rank would seem to come further.
         """
+        return self._reduced(values, dist.ReduceOp.MAX)
+
+    def _reduced(self, values: Sequence[float], how: Any) -> list[float]:
         if not self.has_group:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        dist.all_reduce(tensor, how)
         return [float(value) for value in tensor.tolist()]
 
     def barrier(self) -> None:
