@@ -74,7 +74,8 @@ class TrainConfig:
     )
     start_timeout_seconds: int = option(
         300,
-        "timeout_seconds until the first step is done: ranks start and compile at their own pace",
+        "timeout_seconds until the first step is done: ranks start and compile at their own pace; "
+        "later, how long the ranks wait if a volume gives one of them no training data",
         at_least=5,
     )
     rendezvous_timeout_seconds: int = option(
