@@ -165,11 +165,11 @@ class World:
         (trainer/launch/hang_watch.py). If there is only one rank, which has no collectives, the
         entrypoint watches it while it computes.
         """
-        self.barrier()
-        BEAT.bound_waits(timeout_seconds)
         if self.has_group:
+            self.barrier()
             # This function is not public, but no public one sets the limit; torch is pinned.
             _set_pg_timeout(timedelta(seconds=timeout_seconds))
+        BEAT.bound_waits(timeout_seconds)
 
     def on_main_while_others_ask(self, work: Callable[[], _T]) -> _T | None:
         """Run `work` in a thread of rank 0, and return its result there. Other ranks return None.
