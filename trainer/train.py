@@ -80,10 +80,10 @@ def _loop(run: Run, on_first_step: Callable[[], None]) -> TrainingEnd:
             update = update_weights(run, step)
             step += 1
             if step == run.first_step + 1:
+                run.compiled.keep()
                 run.world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
                 run.reports.first_step(step)
-                run.compiled.keep()
 
             stopping = _agree(run)
             is_last = step == max_steps
