@@ -65,11 +65,13 @@ class PodLogs:
             pods: the pods.
             since: the time from which lines are wanted, in seconds since the epoch; 0.0 for all.
             known: returns the time of a pod's last line on the volume; 0.0 if there is none.
-            tail: how many last lines of each container are wanted; -1 for all.
+            tail: how many last lines of each container are enough; -1 for all. With 0, the last
+                line is returned too.
         """
         found: list[Line] = []
         for pod in filter(has_begun, pods):
-            enough = {"tailLines": str(tail)} if tail >= 0 else dict[str, str]()
+            # One line is read even if none is wanted: `follow` continues after it.
+            enough = {"tailLines": str(max(tail, 1))} if tail >= 0 else dict[str, str]()
             first = {"sinceTime": api_time(since)} if since else dict[str, str]()
             last = known(pod)
             queries = [{**first, **enough}]

@@ -103,3 +103,19 @@ def test_lines_still_come_after_their_ranks_are_lost(
     texts = [line.rpartition(b"] ")[2] for line in shown.splitlines()]
     assert texts == [b"step 2", b"step 3", b"step 4"]
     assert said.count(b"--rank is not applied from here on") == 1
+
+
+@pytest.mark.parametrize(("tail", "texts"), [("0", []), ("1", [b"step 4"]), ("9", [b"3", b"4"])])
+def test_tail_counts_without_the_volume_too(
+    tail: str,
+    texts: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    """`--tail 0` shows only what is written from now on. The pod's log is followed from its last
+    line on, although none of its lines is shown.
+    """
+    (followed, *_) = logs_of(None, monkeypatch, "--tail", tail)
+    shown = capfdbinary.readouterr().out.splitlines()
+    assert [line[-len(text) :] for line, text in zip(shown, texts, strict=True)] == texts
+    assert followed["sinceTime"] == "2026-11-22T09:00:01Z"
