@@ -4,15 +4,18 @@ means.
 
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cli.check import Result
 from cli.stack_outputs import VolumePlace
 from cli.verify import nodes
 from cli.verify.nodes import NodeToTest, check_nodes, judge_node, nodes_to_test, smoke_pod
 from infra.kube.api_server.access import Access
 from infra.kube.files.task_pod import TaskPod, pod_manifest
+from infra.kube.objects import name_of
 
 GPU = {"name": "H100", "capability": "9.0", "busy_percent": 0, "memory_mib": 0}
 GOOD: dict[str, Any] = {
@@ -38,9 +41,10 @@ PLACE = VolumePlace(
 
 def node(name: str, gpus: int = 0, ready: str = "True", **more: Any) -> dict[str, Any]:
     """Return a node that offers so many GPUs."""
+    taints = [{"key": key, "effect": "NoSchedule"} for key in more.get("taints", ())]
     return {
         "metadata": {"name": name, "labels": more.get("labels", {})},
-        "spec": {"unschedulable": more.get("cordoned", False)},
+        "spec": {"unschedulable": more.get("cordoned", False), "taints": taints},
         "status": {
             "allocatable": {"nvidia.com/gpu": str(gpus)} if gpus else {},
             "conditions": [{"type": "Ready", "status": ready}],
@@ -99,6 +103,55 @@ def test_node_that_cannot_take_pods_is_named() -> None:
     assert (away.problem, away.is_fault) == ("it is not Ready", True)
     assert "cordoned" in cordoned.problem
     assert not cordoned.is_fault
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "tested"),
+    [
+        (None, ["worker"]),
+        ([{"key": "team-b", "operator": "Exists"}], ["of-team-b"]),
+        ([{"operator": "Exists"}], ["control-plane", "worker", "of-team-b"]),
+    ],
+)
+def test_node_whose_taint_keeps_pods_away_is_not_tested(
+    tolerations: list[Any] | None, tested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pod of the stack is ever placed on a node with a taint that they do not tolerate, such as
+    the control plane of most clusters. A pod there would be waited for in vain for five minutes,
+    and called a fault of the node. The taint is named instead, and is no finding.
+    """
+    there = [
+        node("control-plane", taints=["node-role.kubernetes.io/control-plane"]),
+        node("worker", 2, taints=["nvidia.com/gpu"]),
+        node("of-team-b", 2, taints=["team-b"]),
+    ]
+    found = {each.id: each for each in _checked(there, tolerations, monkeypatch)}
+    assert [name for name in map(name_of, there) if found[f"node {name}"].status == "ok"] == tested
+    others = [each for each in found.values() if each.status != "ok"]
+    assert all(each.status == "not applicable" and "its taint" in each.evidence for each in others)
+
+
+def test_stack_that_no_node_takes_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each node has such a taint, nothing was tested, which is a finding."""
+    there = [node("a", taints=["team-a"]), node("b", taints=["team-b"])]
+    *_, last = _checked(there, None, monkeypatch)
+    assert (last.id, last.status) == ("nodes", "error")
+    assert "taint" in last.evidence
+
+
+def _checked(
+    there: list[Any], tolerations: list[Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> list[Result]:
+    """Return the results for these nodes, each of which answers that all is well."""
+
+    def ask(_: Any, pod: TaskPod, **__: Any) -> tuple[dict[str, Any], str]:
+        return {**GOOD, "gpus": [GPU] * pod.gpus}, ""
+
+    monkeypatch.setattr(nodes, "Api", lambda _: None)
+    monkeypatch.setattr(nodes, "ask_by_pod", ask)
+    placement = {} if tolerations is None else {"tolerations": tolerations}
+    api: Any = SimpleNamespace(list=lambda path: there if path.endswith("nodes") else [])
+    return check_nodes(api, replace(PLACE, placement=placement))
 
 
 @pytest.mark.parametrize(
