@@ -18,6 +18,7 @@ from cli.verify import pod_probe
 from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import object_at
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, machine_of, name_of, part
@@ -26,7 +27,8 @@ from infra.kube.pods.room import taints_against
 from infra.kube.pods.shared_gpus import offers_parts
 from infra.kube.quantity import whole
 from infra.kube.say import first_of
-from infra.names import GPU_RESOURCE, GPU_TOLERATION, HOSTNAME_LABEL
+from infra.kube.volumes.keep_claim import CLAIM
+from infra.names import GPU_RESOURCE, GPU_TOLERATION, HOSTNAME_LABEL, MANY_NODES
 
 MOST_AT_ONCE, MOST_NAMED = 8, 5
 LIMIT_SECONDS = 1200
@@ -128,7 +130,8 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
     if all(node.is_for_others for node in found):
         named = first_of([f"node {node.name}: {node.problem}" for node in found], MOST_NAMED)
         return [result("nodes", "error", named, "add the taint to the setting tolerations")]
-    pods = [smoke_pod(place, node) for node in found]
+    mounted = place if _many_nodes_mount(api, place) else replace(place, claim="")
+    pods = [smoke_pod(mounted, node) for node in found]
     names = [name_for(pod) for pod in pods]
     with redirect_stdout(StringIO()), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
         try:
@@ -139,6 +142,16 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
             threads.shutdown(wait=False, cancel_futures=True)
             _remove(place, names)
             raise
+
+
+def _many_nodes_mount(api: Api, place: VolumePlace) -> bool:
+    """Whether several nodes can mount the volume; True if the claim may not be read.
+
+    A disk that only one node can mount is where the training is, and keeps pods from other nodes.
+    """
+    claim = object_at(api, CLAIM.format(place.namespace, place.claim))
+    modes = part(claim, "spec").get("accessModes") if isinstance(claim, dict) else None
+    return not modes or MANY_NODES in modes
 
 
 def _remove(place: VolumePlace, names: Iterable[str]) -> None:

@@ -36,7 +36,7 @@ class TaskPod:
         namespace: the namespace of the pod.
         image: the image of its container.
         command: the program and its arguments.
-        claim: the name of the claim that it mounts at DATA_MOUNT.
+        claim: the name of the claim that it mounts at DATA_MOUNT; empty: it mounts none.
         deadline_seconds: Kubernetes ends the pod this many seconds after its start.
         uid: the user and the group that it runs as.
         read_only: whether the volume is mounted read-only.
@@ -67,6 +67,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
     metadata = part({"metadata": placement.pop("metadata", {})}, "metadata")
     limits = part({"resources": placement.pop("resources", {})}, "resources", "limits")
     limits = {**limits, **({GPU_RESOURCE: str(pod.gpus)} if pod.gpus else {})}
+    mounts, volumes = _mounted(pod)
     container = {
         "name": pod.task,
         "image": pod.image,
@@ -84,9 +85,8 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
             **({"limits": limits} if limits else {}),
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "data", "mountPath": DATA_MOUNT, "readOnly": pod.read_only}],
+        "volumeMounts": mounts,
     }
-    claim = {"claimName": pod.claim, "readOnly": pod.read_only}
     spec: Json = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": pod.deadline_seconds,
@@ -101,7 +101,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         },
         "tolerations": [GPU_TOLERATION],
         "containers": [container],
-        "volumes": [{"name": "data", "persistentVolumeClaim": claim}],
+        "volumes": volumes,
     }
     security = {**spec["securityContext"], **placement.get("securityContext", {})}
     labels = {
@@ -122,6 +122,15 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "metadata": metadata,
         "spec": {**spec, **placement, "securityContext": security},
     }
+
+
+def _mounted(pod: TaskPod) -> tuple[list[Json], list[Json]]:
+    """The mounts of the container and the volumes of the pod; none of either without a claim."""
+    if not pod.claim:
+        return [], []
+    claim = {"claimName": pod.claim, "readOnly": pod.read_only}
+    mount = {"name": "data", "mountPath": DATA_MOUNT, "readOnly": pod.read_only}
+    return [mount], [{"name": "data", "persistentVolumeClaim": claim}]
 
 
 def name_for(pod: TaskPod) -> str:

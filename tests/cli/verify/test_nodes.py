@@ -139,18 +139,51 @@ def test_stack_that_no_node_takes_is_told_so(monkeypatch: pytest.MonkeyPatch) ->
     assert "taint" in last.evidence
 
 
+@pytest.mark.parametrize(
+    ("modes", "mounts"),
+    [(["ReadWriteOnce"], False), (["ReadWriteOncePod"], False), (["ReadWriteMany"], True)],
+)
+def test_disk_of_another_node_keeps_no_node_from_its_test(
+    modes: list[str], mounts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of a claim that one node can mount is where the training is. A pod that asks for it
+    elsewhere never starts, and that is no fault of the node. A volume of many nodes is mounted, so
+    that a node that cannot is found.
+    """
+    started = list[TaskPod]()
+    claim = {"spec": {"accessModes": modes}}
+    _checked([node("a"), node("b")], None, monkeypatch, claim=claim, started=started)
+    assert len(started) == 2
+    for pod in started:
+        spec = pod_manifest(pod, "x")["spec"]
+        (container,) = spec["containers"]
+        assert bool(spec["volumes"]) is bool(container["volumeMounts"]) is mounts
+
+
 def _checked(
-    there: list[Any], tolerations: list[Any] | None, monkeypatch: pytest.MonkeyPatch
+    there: list[Any],
+    tolerations: list[Any] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    claim: dict[str, Any] | None = None,
+    started: list[TaskPod] | None = None,
 ) -> list[Result]:
-    """Return the results for these nodes, each of which answers that all is well."""
+    """Return the results for these nodes, each of which answers that all is well.
+
+    The pods that were started on them are added to `started`.
+    """
 
     def ask(_: Any, pod: TaskPod, **__: Any) -> tuple[dict[str, Any], str]:
+        if started is not None:
+            started.append(pod)
         return {**GOOD, "gpus": [GPU] * pod.gpus}, ""
 
     monkeypatch.setattr(nodes, "Api", lambda _: None)
     monkeypatch.setattr(nodes, "ask_by_pod", ask)
     placement = {} if tolerations is None else {"tolerations": tolerations}
-    api: Any = SimpleNamespace(list=lambda path: there if path.endswith("nodes") else [])
+    api: Any = SimpleNamespace(
+        list=lambda path: there if path.endswith("nodes") else [], get=lambda _: claim
+    )
     return check_nodes(api, replace(PLACE, placement=placement))
 
 
@@ -210,6 +243,8 @@ def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch)
 
         def list(self, path: str) -> list[Any]:
             return [node("a", 2), node("b", 2)] if path.endswith("nodes") else []
+
+        def get(self, _: str) -> None: ...
 
         def delete(self, path: str, _: Any) -> None:
             removed.append(path)
