@@ -12,6 +12,7 @@ from typing import Any
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.files.beside_the_disk import beside_the_disk
 from infra.kube.objects import Json, part
 from infra.kube.paths import PODS
 from infra.kube.pods.kubelet_words import words_of_kubelet
@@ -163,7 +164,10 @@ def running(
     path = f"{collection}/{name}"
     try:
         try:
-            api.create(collection, pod_manifest(pod, name))
+            manifest = pod_manifest(pod, name)
+            api.create(
+                collection, beside_the_disk(api, manifest, pod.claim) if pod.claim else manifest
+            )
         except ApiError as error:
             if error.status != 409:  # 409: an earlier try of this request has made it
                 quiet = True  # There is no pod that could stay.
