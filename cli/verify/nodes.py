@@ -19,7 +19,7 @@ from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import object_at
-from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.errors import FORBIDDEN, ApiError, TaskError, UnreachableError
 from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, machine_of, name_of, part
 from infra.kube.paths import NODES, pod_path
@@ -189,5 +189,8 @@ def _test(place: VolumePlace, node: NodeToTest, pod: TaskPod, name: str) -> Resu
             api, pod, failed="the pod has failed", start_seconds=START_SECONDS, name=name
         )
     except (ApiError, TaskError, UnreachableError) as reason:
-        return result(id, "error", f"no pod could run there: {reason}", DOCTOR)
+        said = f"no pod could run there: {reason}"
+        if isinstance(reason, ApiError) and reason.status == FORBIDDEN:  # a right, or a quota
+            return result(id, "not checked", said)
+        return result(id, "error", said, DOCTOR)
     return result(id, "error", problem, DOCTOR) if problem else judge_node(node, probe)

@@ -14,6 +14,7 @@ from cli.stack_outputs import VolumePlace
 from cli.verify import nodes
 from cli.verify.nodes import NodeToTest, check_nodes, judge_node, nodes_to_test, smoke_pod
 from infra.kube.api_server.access import Access
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.kube.objects import name_of
 
@@ -139,6 +140,21 @@ def test_stack_that_no_node_takes_is_told_so(monkeypatch: pytest.MonkeyPatch) ->
     assert "taint" in last.evidence
 
 
+def test_refusal_of_the_pod_is_no_fault_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without the right to make pods, or whose quota is used up, learns nothing about the
+    nodes, so none of them is called faulty. A pod that does not start is a fault.
+    """
+    said = {"a": ApiError(403, "you cannot create pods"), "b": TaskError("waited 300 s")}
+
+    def ask(_: Any, pod: TaskPod, **__: Any) -> None:
+        raise said[pod.placement["nodeSelector"]["kubernetes.io/hostname"]]
+
+    first, second = _checked([node("a"), node("b")], None, monkeypatch, ask=ask)
+    assert (first.status, first.fix) == ("not checked", "")
+    assert "you cannot create pods" in first.evidence
+    assert second.status == "error"
+
+
 @pytest.mark.parametrize(
     ("modes", "mounts"),
     [(["ReadWriteOnce"], False), (["ReadWriteOncePod"], False), (["ReadWriteMany"], True)],
@@ -167,19 +183,20 @@ def _checked(
     *,
     claim: dict[str, Any] | None = None,
     started: list[TaskPod] | None = None,
+    ask: Any = None,
 ) -> list[Result]:
-    """Return the results for these nodes, each of which answers that all is well.
+    """Return the results for these nodes. Without `ask`, each of them answers that all is well.
 
     The pods that were started on them are added to `started`.
     """
 
-    def ask(_: Any, pod: TaskPod, **__: Any) -> tuple[dict[str, Any], str]:
+    def all_is_well(_: Any, pod: TaskPod, **__: Any) -> tuple[dict[str, Any], str]:
         if started is not None:
             started.append(pod)
         return {**GOOD, "gpus": [GPU] * pod.gpus}, ""
 
     monkeypatch.setattr(nodes, "Api", lambda _: None)
-    monkeypatch.setattr(nodes, "ask_by_pod", ask)
+    monkeypatch.setattr(nodes, "ask_by_pod", ask or all_is_well)
     placement = {} if tolerations is None else {"tolerations": tolerations}
     api: Any = SimpleNamespace(
         list=lambda path: there if path.endswith("nodes") else [], get=lambda _: claim
