@@ -1,6 +1,7 @@
 """Commands to examine a host, a cluster or a run, and to steer a run."""
 
 import argparse
+import errno
 import importlib
 import io
 import re
@@ -139,6 +140,7 @@ EPILOG = """\
 What to do when something is wrong: docs/operations.md"""
 
 
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room for the output in its file
 MISSING_RIGHT = re.compile(r" cannot \S+ resource ")
 """Kubernetes' words for a right that the user lacks. It refuses with the same status for other
 reasons, such as a quota."""
@@ -189,6 +191,17 @@ def main(words: Sequence[str]) -> int:
     except BrokenPipeError:
         close_output()
         return BROKEN_PIPE
+    except OSError as error:
+        # An error about another file has the name of that file.
+        if error.errno not in NOT_WRITTEN or error.filename is not None:
+            raise
+        close_output()
+        print(
+            f"error: the output cannot be written: {error.strerror}. Make room there, or write it "
+            "to another place",
+            file=sys.stderr,
+        )
+        return REFUSED
 
 
 def _answer(words: Sequence[str]) -> int:

@@ -30,6 +30,25 @@ BLOCK_BYTES = 1 << 20
 ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
 
 
+class Life:
+    """Prints a dot to standard error now and then, so that the connection does not seem dead.
+
+    One object is for all files together, because many small ones take as long as a large one.
+    """
+
+    def __init__(self) -> None:
+        self._shown = time.monotonic()
+
+    def show(self) -> None:
+        """Print a dot if the last one is old enough."""
+        if time.monotonic() - self._shown > ALIVE_SECONDS:
+            self._shown = time.monotonic()
+            print(".", end="", file=sys.stderr, flush=True)
+
+
+_life = Life()
+
+
 def contents(run: Path) -> dict[str, object]:
     """List what the run has; if there is no such run, list the names of the existing runs."""
     if not run.is_dir():
@@ -160,11 +179,9 @@ def whole_records(file: int, size: int) -> int:
 
 
 def digest(path: Path, size: int) -> str:
-    """Return the sha256 of the first `size` bytes, in hex digits.
-
-    Meanwhile it prints dots to standard error, so that the connection does not seem dead.
-    """
-    found, left, told = hashlib.sha256(), size, time.monotonic()
+    """Return the sha256 of the first `size` bytes, in hex digits."""
+    _life.show()
+    found, left = hashlib.sha256(), size
     with path.open("rb") as file:
         while left:
             block = file.read(min(left, BLOCK_BYTES))
@@ -172,9 +189,7 @@ def digest(path: Path, size: int) -> str:
                 break
             found.update(block)
             left -= len(block)
-            if time.monotonic() - told > ALIVE_SECONDS:
-                told = time.monotonic()
-                print(".", end="", file=sys.stderr, flush=True)
+            _life.show()
     return found.hexdigest()
 
 

@@ -12,12 +12,14 @@ from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import execute
 from infra.kube.errors import TaskError
-from infra.kube.files.task_pod import running
+from infra.kube.files.task_pod import START_SECONDS, running
 from infra.kube.say import shorten
 from trainer.events.event import Events, event_file
 
 TASK = "goodput"
-LIMIT_SECONDS = 300  # the pod ends after this time, even if this program was killed
+READ_SECONDS = 300  # for the events, once the pod runs; the file of a long run may be large
+# The pod ends after this time, even if this program was killed.
+LIMIT_SECONDS = START_SECONDS + READ_SECONDS
 PROGRAM = Path(pod_program.__file__).read_text()
 
 

@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -112,15 +113,13 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
     state = partial(state_text, api, place.namespace, place.owner)
     screen = Screen(has_time=arguments.timestamps)
     with volume_or_none(api, place, selection, tail, follow) as volume:
-        if volume is None and selection.ranks:
-            warn("--rank is not applied, because the API server does not know the ranks")
-            selection = Selection(frozenset(), selection.since, selection.grep)
         merged = Merged(PodLogs(api, place), volume, warn, over)
+        is_wanted = Wanted(selection, merged)
         enough = tail if selection.grep is None else -1
         lines = merged.history(selection.since, enough)
         if not follow:
             lines = chain_rest(lines, merged)
-        wanted = (line for line in lines if selection.has(line))
+        wanted = filter(is_wanted, lines)
         screen.show(wanted if tail < 0 else deque(wanted, maxlen=tail))
         is_all = tail and not (arguments.grep or arguments.since)
         if selection.ranks and place.program and merged.has_begun and is_all and not screen.is_used:
@@ -131,7 +130,7 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
             warn(f"{place.workload} has no pods yet ({state()}); its lines follow when it starts")
         if follow:
             for some in merged.follow():
-                screen.show(line for line in some if selection.has(line))
+                screen.show(filter(is_wanted, some))
     if not merged.found_any:
         warn(f"{place.workload} has no pods, and no logs are on the volume ({state()})")
         return 1
@@ -178,6 +177,20 @@ def volume_or_none(
 def warn(text: str) -> None:
     """Print a sentence for the user to standard error, apart from the lines of the log."""
     print(text, file=sys.stderr, flush=True)
+
+
+class Wanted:
+    """Decides which lines are shown. Ranks can be selected only while the volume can be read."""
+
+    def __init__(self, selection: Selection, merged: Merged) -> None:
+        self._selection, self._merged = selection, merged
+
+    def __call__(self, line: Line) -> bool:
+        """Whether the line is shown."""
+        if self._selection.ranks and not self._merged.knows_ranks:
+            self._selection = replace(self._selection, ranks=frozenset())
+            warn("--rank is not applied from here on: the API server does not know the ranks")
+        return self._selection.has(line)
 
 
 class Screen:

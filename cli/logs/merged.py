@@ -47,6 +47,11 @@ class Merged:
         self.found_any = False  # whether there is a pod, or a record on the volume
         self.has_begun = False  # whether a pod may have written something, or there is a record
 
+    @property
+    def knows_ranks(self) -> bool:
+        """Whether the volume can be read, which alone knows the ranks of the lines."""
+        return self._volume is not None
+
     def history(self, since: float, tail: int = -1) -> Iterator[Line]:
         """Yield the existing lines in the order of time.
 

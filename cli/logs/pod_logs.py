@@ -3,6 +3,7 @@
 import json
 import queue
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +20,7 @@ from infra.kube.objects import (
     container_of,
     has_ended,
     is_running,
+    machine_of,
     name_of,
     part,
     parts,
@@ -28,6 +30,7 @@ from infra.kube.paths import PODS, log_path, pod_path
 HEAD_BYTES = 64 << 10
 # After so many requests in a row that bring no line of a pod that has ended, its log is given up.
 MOST_TRIES = 15
+SILENT_SECONDS = 10.0  # a machine that is off ends a request only after half a minute
 TOO_MANY = 429  # the server's status if it wants to be asked again later
 
 
@@ -37,6 +40,7 @@ class PodLogs:
     def __init__(self, api: Api, place: RunPlace) -> None:
         self._api, self._place = api, place
         self.problems: list[str] = []  # which logs could not be read, and why
+        self._silent: dict[str, str] = {}  # by the machine: why it has given no answer in time
         self._positions: dict[str, Position] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._cut: set[str] = set()  # uids of pods whose log was not read to its end
@@ -65,11 +69,13 @@ class PodLogs:
             pods: the pods.
             since: the time from which lines are wanted, in seconds since the epoch; 0.0 for all.
             known: returns the time of a pod's last line on the volume; 0.0 if there is none.
-            tail: how many last lines of each container are wanted; -1 for all.
+            tail: how many last lines of each container are enough; -1 for all. With 0, the last
+                line is returned too.
         """
         found: list[Line] = []
         for pod in filter(has_begun, pods):
-            enough = {"tailLines": str(tail)} if tail >= 0 else dict[str, str]()
+            # One line is read even if none is wanted: `follow` continues after it.
+            enough = {"tailLines": str(max(tail, 1))} if tail >= 0 else dict[str, str]()
             first = {"sinceTime": api_time(since)} if since else dict[str, str]()
             last = known(pod)
             queries = [{**first, **enough}]
@@ -85,11 +91,17 @@ class PodLogs:
         return sorted(found, key=lambda line: line.at)
 
     def _read(self, pod: Json, query: dict[str, str]) -> list[Line]:
+        machine, begin = machine_of(pod), time.monotonic()
+        if machine in self._silent:
+            self._note(pod, self._silent[machine])
+            return []
         try:
             text = self._api.text(self._path(pod), {**_whole(pod), **query})
         except (ApiError, UnreachableError) as reason:  # for instance, the node of the pod is lost
+            if machine and time.monotonic() - begin > SILENT_SECONDS:
+                self._silent[machine] = str(reason)
             if query["previous"] == "false":  # the log of the previous container is often removed
-                self.problems.append(f"the log of pod {name_of(pod)}: {reason}")
+                self._note(pod, str(reason))
             return []
         lines = text.encode().split(b"\n")
         if "limitBytes" in query:
@@ -102,6 +114,11 @@ class PodLogs:
             # The answer may have ended early, and no other one follows; see `_copy`.
             found += self._read(pod, {**query, "sinceTime": api_time(position.at)})
         return found
+
+    def _note(self, pod: Json, reason: str) -> None:
+        problem = f"the log of pod {name_of(pod)}: {reason}"
+        if problem not in self.problems:  # several parts of one log are asked for
+            self.problems.append(problem)
 
     def follow(self, pods: list[Json]) -> bool:
         """Begin to follow the pods that are not followed yet; return whether all have ended."""

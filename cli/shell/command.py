@@ -10,16 +10,18 @@ from pathlib import Path
 
 from cli.endings import end_in_order
 from cli.pod_answer import ask_in_pod
+from cli.pod_facts import RANKS, node_of, number_told
 from cli.shell import rank_program
 from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import RunPlace, run_place
-from cli.status.snapshot import see_run
+from cli.status.current_pods import current_pods
+from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import LIMIT_SECONDS, stream
 from infra.kube.api_server.terminal import interact
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, is_running, name_of
-from infra.kube.paths import pod_path
+from infra.kube.paths import PODS, pod_path
 from infra.kube.runs.steer import find_record
 
 PROGRAM = Path(rank_program.__file__).read_text()
@@ -103,7 +105,7 @@ def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int
     """Find the ranks that run, by the processes in the pods.
 
     A pod that cannot be asked, for instance on a lost machine, is an error only if the wanted rank
-    is found in no other pod.
+    is found in no other pod. The pod that should have the wanted rank is asked first.
 
     Args:
         api: the cluster.
@@ -114,11 +116,12 @@ def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int
         TaskError: there is no such run, or a pod cannot be asked.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
-    _, pods = see_run(api, find_record(api, place.namespace, place.owner))
+    find_record(api, place.namespace, place.owner)
+    selector = names.training_selector(place.owner)
+    pods = current_pods(api.list(PODS.format(place.namespace), selector))
+    running = sorted(filter(is_running, pods), key=name_of)
     found, problem = dict[int, RankProcess](), None
-    for pod in pods:
-        if not is_running(pod):
-            continue
+    for pod in sorted(running, key=lambda pod: not _should_have(pod, wanted)):
         try:
             found |= _ranks_of(api, place.namespace, pod)
         except (ApiError, TaskError, UnreachableError) as reason:
@@ -128,6 +131,12 @@ def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int
     if problem:
         raise problem
     return found
+
+
+def _should_have(pod: Json, rank: int | None) -> bool:
+    """Whether a pod has this rank, if no other pod has taken its place."""
+    count = number_told(pod, RANKS) or 1
+    return rank is not None and node_of(pod) == rank // count
 
 
 def _ranks_of(api: Api, namespace: str, pod: Json) -> dict[int, RankProcess]:

@@ -14,7 +14,7 @@ from cli.status.snapshot import Snapshot
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.record import Record
-from infra.kube.runs.gone import gone_words, how_ended
+from infra.kube.runs.gone import NoPodError, gone_words, how_ended
 
 _words = dict[str, str]()
 """Texts for runs about which the volume had no answer, by the owner and version of their records.
@@ -40,8 +40,9 @@ def with_ends(api: Api, seen: Snapshot, namespace: str, own: Mapping[str, Any]) 
         return seen
     # Runs and records are matched by their order, and not by the stack's name, because two people
     # may each have a stack of the same name.
+    unread = dict[str, NoPodError]()
     runs = tuple(
-        _with_end(api, run, record, own) if run.namespace == namespace else run
+        _with_end(api, run, record, own, unread) if run.namespace == namespace else run
         for run, (record, _) in zip(seen.runs, seen.found, strict=True)
     )
     return replace(seen, runs=runs)
@@ -56,19 +57,35 @@ def _may_have_gone(run: RunStatus) -> bool:
     return run.state == "gone" or run.detail == UNDER_WAY
 
 
-def _with_end(api: Api, run: RunStatus, record: Record, own: Mapping[str, Any]) -> RunStatus:
+def _with_end(
+    api: Api,
+    run: RunStatus,
+    record: Record,
+    own: Mapping[str, Any],
+    unread: dict[str, NoPodError],
+) -> RunStatus:
+    """Return the state of one run with its end.
+
+    `unread` has by a pod's volume, image and place why no such pod starts now. Each further one
+    would wait as long.
+    """
     if not _may_have_gone(run) or record.ttl is None:
         return run
     # Before its time is over, Kubernetes does not remove the workload, so somebody has deleted it.
     if (api.now() - record.since).total_seconds() < record.ttl.seconds:
         deleted = gone_words(replace(record, ttl=None))
         return replace(run, detail=deleted) if run.state == "gone" else run
-    version = f"{record.owner} {record.version}"
+    version, ttl = f"{record.owner} {record.version}", record.ttl
+    where = f"{ttl.claim} {ttl.image} {ttl.placement}"
     if run.state != "gone" or version not in _words:
         try:
+            if where in unread:
+                raise unread[where]
             with redirect_stdout(StringIO()):  # messages about the pod's start are dropped
                 found = replace(record, how_ended=how_ended(api, record, dict(own)))
         except (ApiError, TaskError, UnreachableError) as reason:
+            if isinstance(reason, NoPodError):
+                unread[where] = reason
             _words[version] = gone_words(record, str(reason))
         else:
             if found.how_ended:

@@ -43,6 +43,8 @@ STYLES = {
 }
 """The style of the word for a state. All other states look like the text around them."""
 
+MOST_PROBLEMS = 6  # so many lines are about problems of machines; the runs need the room below
+
 
 def is_possible(console: Console) -> bool:
     """Whether the console can draw in place."""
@@ -82,7 +84,10 @@ def _platform(platform: PlatformStatus, price_per_gpu_hour: float | None) -> lis
         first.stylize("red")
     elif platform.silent:
         first.stylize("yellow")
-    lines = [first, *(Text(line, "red") for line in machine_lines(platform))]
+    problems = machine_lines(platform)
+    if (more := len(problems) - MOST_PROBLEMS) > 0:
+        problems[MOST_PROBLEMS:] = [f"  and {more} more: ./disttrain status shows each"]
+    lines = [first, *(Text(line, "red") for line in problems)]
     lines += [Text(line, "dim") for line in bound_lines(platform.claims)]
     if idle := idle_line(platform, price_per_gpu_hour):
         lines.append(Text(idle, "dim"))

@@ -11,10 +11,12 @@ from cli.status.cost import cost_so_far, cost_text
 from cli.status.judge import RunStatus
 from cli.status.platform_status import PlatformStatus
 from cli.status.storage import bound_lines, claim_lines
+from infra.kube.say import first_of
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
 NO_RUN = "no run is on this platform"
+MOST_NODES = 6  # so many nodes are named in a line; JSON has each
 
 
 def as_text(
@@ -72,12 +74,10 @@ def platform_line(platform: PlatformStatus) -> str:
         for name, seconds in platform.silent.items()
         if name not in platform.not_ready
     ]
-    if platform.not_ready:
-        ready = ", ".join([f"not Ready: {', '.join(platform.not_ready)}", *silent])
-    elif silent:
-        ready = ", ".join(silent)
-    else:
-        ready = "Ready" if platform.nodes == 1 else "all Ready"
+    not_ready = f"not Ready: {first_of(platform.not_ready, MOST_NODES)}"
+    wrong = [*([not_ready] if platform.not_ready else []), first_of(silent, MOST_NODES)]
+    well = "Ready" if platform.nodes == 1 else "all Ready"
+    ready = ", ".join(filter(None, wrong)) or well
     if not platform.gpus:
         gpus = "no GPUs offered"
     elif platform.gpus_used is None:
@@ -107,7 +107,7 @@ def idle_line(platform: PlatformStatus, price_per_gpu_hour: float | None = None)
     idle = platform.gpus_idle
     if not idle or (platform.nodes == 1 and price_per_gpu_hour is None):
         return ""
-    each = ", ".join(f"{count} on {name}" for name, count in sorted(idle.items()))
+    each = first_of([f"{count} on {name}" for name, count in sorted(idle.items())], MOST_NODES)
     if price_per_gpu_hour is None:
         return f"  idle GPUs: {each}"
     cost = sum(idle.values()) * price_per_gpu_hour

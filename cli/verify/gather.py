@@ -4,7 +4,10 @@ It reads from the cluster, runs a program in each training pod, and starts one p
 volume.
 """
 
-from contextlib import redirect_stdout
+import queue
+import threading
+from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from infra.kube.objects import Json, container_of, is_running, name_of
 from infra.kube.paths import log_path, pod_path
 from infra.kube.runs.steer import find_record
 
+MOST_AT_ONCE = 8  # a pod needs about ten seconds, most of them for torch and for nvidia-smi
 LIMIT_SECONDS = 3600  # the sha256 of a large checkpoint on a slow disk takes long
 FIRST_BYTES = 1 << 20  # of the log: at its beginning, NCCL and the trainer write what they use
 
@@ -38,19 +42,7 @@ def gather(api: Api, place: RunPlace) -> Evidence:
     record = find_record(api, place.namespace, place.owner)
     status, pods = see_run(api, record)
     alive = [pod for pod in pods if is_running(pod)]
-    probes, unseen = dict[str, Any](), dict[str, str]()
-    for pod in alive:
-        try:
-            probes[name_of(pod)] = ask_in_pod(
-                api,
-                place.namespace,
-                pod,
-                Path(pod_probe.__file__).read_text(),
-                str(gpus_of(pod)),
-                failed="the pod could not be examined",
-            )
-        except (ApiError, TaskError, UnreachableError) as reason:
-            unseen[name_of(pod)] = str(reason)
+    probes, unseen = _ask_pods(place, alive)
     volume, problem = _ask_volume(api, place)
     return Evidence(
         status=status,
@@ -65,6 +57,46 @@ def gather(api: Api, place: RunPlace) -> Evidence:
         volume_check=volume.get("volume_check"),
         volume_problem=problem,
     )
+
+
+def _ask_pods(
+    place: RunPlace, pods: Sequence[Json]
+) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """Ask the pods, MOST_AT_ONCE at a time.
+
+    Returns:
+        By the name of the pod, in the order of the pods: the answers, and why there is none.
+    """
+    left: queue.SimpleQueue[Json] = queue.SimpleQueue()
+    for pod in pods:
+        left.put(pod)
+    probes, unseen = dict[str, dict[str, Any]](), dict[str, str]()
+
+    def work() -> None:
+        api = Api(place.access)  # each thread needs its own connections
+        with suppress(queue.Empty):
+            while True:
+                pod = left.get_nowait()
+                try:
+                    probes[name_of(pod)] = _ask_pod(api, place.namespace, pod)
+                except (ApiError, TaskError, UnreachableError, ValueError) as reason:
+                    unseen[name_of(pod)] = str(reason)
+
+    count = min(MOST_AT_ONCE, len(pods))
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    names = [name_of(pod) for pod in pods]
+    answers = {name: probes[name] for name in names if name in probes}
+    return answers, {name: unseen[name] for name in names if name in unseen}
+
+
+def _ask_pod(api: Api, namespace: str, pod: Json) -> dict[str, Any]:
+    program = Path(pod_probe.__file__).read_text()
+    failed = "the pod could not be examined"
+    return ask_in_pod(api, namespace, pod, program, str(gpus_of(pod)), failed=failed)
 
 
 def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:

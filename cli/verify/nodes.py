@@ -18,15 +18,19 @@ from cli.verify import pod_probe
 from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for
 from infra.kube.api_server.api import Api
-from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.api_server.findings import object_at
+from infra.kube.errors import FORBIDDEN, ApiError, TaskError, UnreachableError
 from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, machine_of, name_of, part
 from infra.kube.paths import NODES, pod_path
+from infra.kube.pods.room import taints_against
 from infra.kube.pods.shared_gpus import offers_parts
 from infra.kube.quantity import whole
-from infra.names import GPU_RESOURCE, HOSTNAME_LABEL
+from infra.kube.say import first_of
+from infra.kube.volumes.keep_claim import CLAIM
+from infra.names import GPU_RESOURCE, GPU_TOLERATION, HOSTNAME_LABEL, MANY_NODES
 
-MOST_AT_ONCE = 8
+MOST_AT_ONCE, MOST_NAMED = 8, 5
 LIMIT_SECONDS = 1200
 START_SECONDS = 300.0
 DOCTOR = "./disttrain doctor names the cause"
@@ -41,18 +45,26 @@ class NodeToTest:
         gpus: the number of free GPUs; at most 1 if the GPUs are offered in parts.
         problem: why no pod is started there; empty if one is started.
         is_fault: whether the problem is a fault of the node.
+        is_for_others: whether a taint of the node always keeps the pods of the stack away.
     """
 
     name: str
     gpus: int = 0
     problem: str = ""
     is_fault: bool = False
+    is_for_others: bool = False
 
 
 def nodes_to_test(
-    nodes: Sequence[Json], pods: Iterable[Json], selector: Mapping[str, str]
+    nodes: Sequence[Json],
+    pods: Iterable[Json],
+    selector: Mapping[str, str],
+    tolerations: Sequence[Mapping[str, Any]] = (),
 ) -> list[NodeToTest]:
-    """Return the nodes that match the run's node selector. This function is pure."""
+    """Return the nodes that match the run's node selector. This function is pure.
+
+    `tolerations` are those of the run's pods.
+    """
     held = dict[str, int]()
     for pod in pods:
         where = machine_of(pod)
@@ -64,7 +76,10 @@ def nodes_to_test(
             continue
         offered = whole(part(node, "status", "allocatable").get(GPU_RESOURCE))
         free = offered - held.get(name, 0)
-        if not is_true(node, "Ready"):
+        if taints := taints_against(node, tolerations):
+            problem = f"its taint {taints[0]['key']} keeps the pods of this stack away"
+            found.append(NodeToTest(name, problem=problem, is_for_others=True))
+        elif not is_true(node, "Ready"):
             found.append(NodeToTest(name, problem="it is not Ready", is_fault=True))
         elif part(node, "spec").get("unschedulable"):
             found.append(NodeToTest(name, problem="it is cordoned, so no pod may start there"))
@@ -107,11 +122,16 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
         UnreachableError: the cluster does not answer.
     """
     selector = part(dict(place.placement), "nodeSelector")
-    found = nodes_to_test(api.list(NODES), api.list("/api/v1/pods"), selector)
+    tolerations = place.placement.get("tolerations", [GPU_TOLERATION])
+    found = nodes_to_test(api.list(NODES), api.list("/api/v1/pods"), selector, tolerations)
     if not found:
         said = f"no node has the labels {dict(selector)}"
         return [result("nodes", "error", said, "change nodeSelector, or label a node")]
-    pods = [smoke_pod(place, node) for node in found]
+    if all(node.is_for_others for node in found):
+        named = first_of([f"node {node.name}: {node.problem}" for node in found], MOST_NAMED)
+        return [result("nodes", "error", named, "add the taint to the setting tolerations")]
+    mounted = place if _many_nodes_mount(api, place) else replace(place, claim="")
+    pods = [smoke_pod(mounted, node) for node in found]
     names = [name_for(pod) for pod in pods]
     with redirect_stdout(StringIO()), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
         try:
@@ -122,6 +142,16 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
             threads.shutdown(wait=False, cancel_futures=True)
             _remove(place, names)
             raise
+
+
+def _many_nodes_mount(api: Api, place: VolumePlace) -> bool:
+    """Whether several nodes can mount the volume; True if the claim may not be read.
+
+    A disk that only one node can mount is where the training is, and keeps pods from other nodes.
+    """
+    claim = object_at(api, CLAIM.format(place.namespace, place.claim))
+    modes = part(claim, "spec").get("accessModes") if isinstance(claim, dict) else None
+    return not modes or MANY_NODES in modes
 
 
 def _remove(place: VolumePlace, names: Iterable[str]) -> None:
@@ -151,12 +181,16 @@ def smoke_pod(place: VolumePlace, node: NodeToTest) -> TaskPod:
 def _test(place: VolumePlace, node: NodeToTest, pod: TaskPod, name: str) -> Result:
     id = f"node {node.name}"
     if node.problem:
-        return result(id, "error" if node.is_fault else "not checked", node.problem)
+        otherwise = "not applicable" if node.is_for_others else "not checked"
+        return result(id, "error" if node.is_fault else otherwise, node.problem)
     api = Api(place.access)  # each thread needs its own connections
     try:
         probe, problem = ask_by_pod(
             api, pod, failed="the pod has failed", start_seconds=START_SECONDS, name=name
         )
     except (ApiError, TaskError, UnreachableError) as reason:
-        return result(id, "error", f"no pod could run there: {reason}", DOCTOR)
+        said = f"no pod could run there: {reason}"
+        if isinstance(reason, ApiError) and reason.status == FORBIDDEN:  # a right, or a quota
+            return result(id, "not checked", said)
+        return result(id, "error", said, DOCTOR)
     return result(id, "error", problem, DOCTOR) if problem else judge_node(node, probe)

@@ -205,6 +205,27 @@ def test_reader_that_is_gone_before_the_end_is_no_error(words: list[str]) -> Non
     assert (done.returncode, done.stderr) == (141, "")
 
 
+def test_output_into_a_full_disk_is_one_sentence() -> None:
+    """A command whose output goes into a file, such as that of `logs` for a night, may fill the
+    disk. It says so in a sentence, and ends with the status of an error: that of a traceback, 1,
+    means for some commands that a run needs attention.
+    """
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", "completion", "bash"],
+            cwd=PROJECT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.stderr == (
+        "error: the output cannot be written: No space left on device. Make room there, or write "
+        "it to another place\n"
+    )
+    assert done.returncode == 2
+
+
 def test_command_without_a_standard_output_ends_in_order() -> None:
     """A command that is started with its standard output closed, as some services do it, ends with
     0 and prints no complaint.

@@ -49,7 +49,7 @@ def test_pod_that_could_not_be_removed_is_named(
     out, err = capsys.readouterr()
     assert out == ""
     assert "could not be removed (pods is forbidden: you may not delete)" in err
-    assert "ends by itself 300 s after its start, and pulumi destroy removes it" in err
+    assert "ends by itself 900 s after its start, and pulumi destroy removes it" in err
 
 
 def test_pod_that_was_never_made_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:

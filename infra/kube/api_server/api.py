@@ -285,7 +285,10 @@ class Api:
             raise UnreachableError(f"{answer.status} {text}")
         if answer.status == UNAUTHORIZED:
             self._forget_clients()
-            text = f"the cluster does not accept the kubeconfig's credentials ({text})"
+            text = (
+                f"the cluster does not accept the kubeconfig's credentials ({text}). They may have "
+                "expired: log in again, or have the kubeconfig written anew"
+            )
         raise ApiError(answer.status, text)
 
     def _answer(self, send: Callable[[], Answer]) -> Answer:

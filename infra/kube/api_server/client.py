@@ -25,6 +25,7 @@ from websocket import WebSocket, WebSocketBadStatusException
 from infra.kube.api_server.access import Access, plugin_command
 from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
 from infra.kube.api_server.impersonation import impersonation
+from infra.kube.api_server.keepalive import socket_options
 from infra.kube.api_server.quick_client import MOST_OF_PLUGIN, plugin_failed
 from infra.kube.errors import FORBIDDEN, ApiError, KubeconfigError, PluginError
 from infra.kube.objects import Json, part, parts
@@ -69,6 +70,7 @@ class Client:
         configuration.no_proxy = None
         self._configuration = configuration
         self._api: Any = official.ApiClient(configuration)
+        self._pool.connection_pool_kw["socket_options"] = socket_options()
         self._impersonation = impersonation(content, access.context)
 
     def request(

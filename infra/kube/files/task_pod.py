@@ -12,6 +12,7 @@ from typing import Any
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.files.beside_the_disk import beside_the_disk
 from infra.kube.objects import Json, part
 from infra.kube.paths import PODS
 from infra.kube.pods.kubelet_words import words_of_kubelet
@@ -36,7 +37,7 @@ class TaskPod:
         namespace: the namespace of the pod.
         image: the image of its container.
         command: the program and its arguments.
-        claim: the name of the claim that it mounts at DATA_MOUNT.
+        claim: the name of the claim that it mounts at DATA_MOUNT; empty: it mounts none.
         deadline_seconds: Kubernetes ends the pod this many seconds after its start.
         uid: the user and the group that it runs as.
         read_only: whether the volume is mounted read-only.
@@ -67,6 +68,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
     metadata = part({"metadata": placement.pop("metadata", {})}, "metadata")
     limits = part({"resources": placement.pop("resources", {})}, "resources", "limits")
     limits = {**limits, **({GPU_RESOURCE: str(pod.gpus)} if pod.gpus else {})}
+    mounts, volumes = _mounted(pod)
     container = {
         "name": pod.task,
         "image": pod.image,
@@ -84,9 +86,8 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
             **({"limits": limits} if limits else {}),
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "data", "mountPath": DATA_MOUNT, "readOnly": pod.read_only}],
+        "volumeMounts": mounts,
     }
-    claim = {"claimName": pod.claim, "readOnly": pod.read_only}
     spec: Json = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": pod.deadline_seconds,
@@ -101,7 +102,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         },
         "tolerations": [GPU_TOLERATION],
         "containers": [container],
-        "volumes": [{"name": "data", "persistentVolumeClaim": claim}],
+        "volumes": volumes,
     }
     security = {**spec["securityContext"], **placement.get("securityContext", {})}
     labels = {
@@ -122,6 +123,15 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "metadata": metadata,
         "spec": {**spec, **placement, "securityContext": security},
     }
+
+
+def _mounted(pod: TaskPod) -> tuple[list[Json], list[Json]]:
+    """The mounts of the container and the volumes of the pod; none of either without a claim."""
+    if not pod.claim:
+        return [], []
+    claim = {"claimName": pod.claim, "readOnly": pod.read_only}
+    mount = {"name": "data", "mountPath": DATA_MOUNT, "readOnly": pod.read_only}
+    return [mount], [{"name": "data", "persistentVolumeClaim": claim}]
 
 
 def name_for(pod: TaskPod) -> str:
@@ -154,7 +164,10 @@ def running(
     path = f"{collection}/{name}"
     try:
         try:
-            api.create(collection, pod_manifest(pod, name))
+            manifest = pod_manifest(pod, name)
+            api.create(
+                collection, beside_the_disk(api, manifest, pod.claim) if pod.claim else manifest
+            )
         except ApiError as error:
             if error.status != 409:  # 409: an earlier try of this request has made it
                 quiet = True  # There is no pod that could stay.

@@ -117,7 +117,7 @@ def _problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     if not left:
         whats = " and ".join(volume.what for volume in needs.volumes)
         return f"storage: no node that these pods could use has both {whats}. Use one of them"
-    tolerated = [node for node in left if not _taints_against(node, needs)]
+    tolerated = [node for node in left if not taints_against(node, needs.tolerations)]
     if not tolerated:
         return _not_tolerated(left, needs)
     usable = [node for node in tolerated if not part(node, "spec").get("unschedulable")]
@@ -152,7 +152,7 @@ def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
         for node in nodes
         if _has_labels(node, needs)
         and all(volume.reaches(node) for volume in needs.volumes)
-        and not _taints_against(node, needs)
+        and not taints_against(node, needs.tolerations)
         and not part(node, "spec").get("unschedulable")
     ]
 
@@ -175,14 +175,18 @@ def _has_labels(node: Json, needs: PodNeeds) -> bool:
     return needs.node_selector.items() <= part(node, "metadata", "labels").items()
 
 
-def _taints_against(node: Json, needs: PodNeeds) -> list[Json]:
+def taints_against(node: Json, tolerations: Sequence[Mapping[str, Any]]) -> list[Json]:
+    """The taints of a node by which the scheduler never places a pod with these tolerations there.
+
+    Taints that a node has only for a while are left out.
+    """
     return [
         taint
         for taint in parts(part(node, "spec"), "taints")
         if taint.get("effect") != "PreferNoSchedule"
         and not str(taint["key"]).startswith(PASSES)
         and not str(taint["key"]).endswith(UNTIL_READY)
-        and not any(_tolerates(toleration, taint) for toleration in needs.tolerations)
+        and not any(_tolerates(toleration, taint) for toleration in tolerations)
     ]
 
 
@@ -237,8 +241,10 @@ def _values(nodes: Sequence[Json], key: str) -> str:
 
 
 def _not_tolerated(nodes: Sequence[Json], needs: PodNeeds) -> str:
-    taints = _each(nodes, lambda node: ", ".join(map(_taint, _taints_against(node, needs))))
-    first = _taints_against(nodes[0], needs)[0]
+    taints = _each(
+        nodes, lambda node: ", ".join(map(_taint, taints_against(node, needs.tolerations)))
+    )
+    first = taints_against(nodes[0], needs.tolerations)[0]
     value = f", value: {first['value']}" if first.get("value") else ""
     operator = "Equal" if value else "Exists"
     return (

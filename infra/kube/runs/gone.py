@@ -6,6 +6,7 @@ noted in the run's record, so that nobody has to read them again.
 """
 
 import json
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +31,10 @@ MOST_CHARACTERS = 300
 AGAIN = "`pulumi refresh` and then `pulumi up` make it again"
 
 
+class NoPodError(TaskError):
+    """No pod starts on the volume, for example because only a lost node can mount it."""
+
+
 def how_ended(api: Api, record: Record, own: Json) -> str:
     """How the run ended, from its record or else from the volume.
 
@@ -43,6 +48,7 @@ def how_ended(api: Api, record: Record, own: Json) -> str:
         `finished: ...` or `failed: ...`; empty: nothing on the volume says that the run has ended.
 
     Raises:
+        NoPodError: no pod starts on the volume.
         TaskError: the volume cannot be read.
         ApiError: these credentials may not start a pod.
         UnreachableError: the API server does not answer.
@@ -139,7 +145,11 @@ def _on_volume(api: Api, record: Record, own: Json) -> dict[str, Any]:
         read_only=True,
         placement=pod_fields(record.ttl.placement, own),
     )
-    with running(api, pod, quiet=True, start_seconds=START_SECONDS) as path:
+    with ExitStack() as stack:
+        try:
+            path = stack.enter_context(running(api, pod, quiet=True, start_seconds=START_SECONDS))
+        except TaskError as reason:
+            raise NoPodError(str(reason)) from None
 
         def ask() -> str:
             phase = part(api.get(path) or {}, "status").get("phase")

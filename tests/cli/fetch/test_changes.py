@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,6 +61,42 @@ def test_checkpoint_that_cannot_be_read_is_named(
     monkeypatch.setattr(Path, "read_text", fail)
     found = pod_program.checkpoint(directory)
     assert found["problem"] == "step-00000007 cannot be read: Stale file handle"
+
+
+@pytest.mark.parametrize("what", ["run", "checkpoint"])
+def test_many_small_files_are_no_silence(
+    what: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """While the pod reads many files, none of which takes long, it gives signs of life: a reader
+    takes a connection that is silent for a minute for dead, and each further try would be as long.
+    """
+    seconds, count = [0.0], 40
+
+    class Slow:
+        """A sha256 that takes 4 s for each block."""
+
+        def update(self, block: bytes) -> None:
+            seconds[0] += 4 * bool(block)
+
+        def hexdigest(self) -> str:
+            return "0"
+
+    monkeypatch.setattr(pod_program, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    monkeypatch.setattr(pod_program, "hashlib", SimpleNamespace(sha256=Slow))
+    monkeypatch.setattr(pod_program, "_life", pod_program.Life())
+    names = [*pod_program.NEEDED, *(f"rank-{number}.bin" for number in range(count))]
+    for name in names:
+        (tmp_path / name).write_text("x")
+    entries = {name: {"bytes": 1, "sha256": "0"} for name in names}
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": entries}))
+    if what == "run":
+        assert len(pod_program.files(tmp_path)) > count
+    else:
+        assert pod_program.problem(tmp_path, read=True) == ""
+    assert len(capsys.readouterr().err) >= 4 * count // 10
 
 
 def test_metrics_written_anew_are_read_again(

@@ -1,6 +1,8 @@
 """What `./disttrain goodput` prints. The events that the pod would read are given here."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -8,8 +10,10 @@ from cli.__main__ import main
 from cli.goodput import command, run_events
 from cli.stack_outputs import RunPlace
 from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import Ended
 from infra.kube.errors import TaskError
+from infra.kube.files.task_pod import START_SECONDS, TaskPod
 from tests.trainer.events.stories import Story
 from trainer.events.command import PRICE_VARIABLE
 from trainer.events.event import Events
@@ -145,3 +149,21 @@ def test_events_that_cannot_be_had_are_an_error(
 def test_every_kind_is_explained_in_the_table() -> None:
     """Each kind of time has an explanation in the table."""
     assert list(WHAT) == list(Kind)
+
+
+def test_pod_lives_longer_than_its_start_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a node without the image, most of the pod's time may go into pulling it. The deadline
+    counts from before that, and must leave time to read the events.
+    """
+    started = list[TaskPod]()
+
+    @contextmanager
+    def running(_: object, pod: TaskPod) -> Iterator[str]:
+        started.append(pod)
+        yield "/path"
+
+    monkeypatch.setattr(run_events, "running", running)
+    monkeypatch.setattr(run_events, "read_events", lambda *_: Events.of(b""))
+    run_events.fetch_events(Api(PLACE.access), PLACE)
+    (pod,) = started
+    assert pod.deadline_seconds >= START_SECONDS + run_events.READ_SECONDS

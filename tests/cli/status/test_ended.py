@@ -23,6 +23,7 @@ from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.record import Record, Ttl
+from infra.kube.runs.gone import NoPodError
 from tests.cli.records import NOW, RECORD
 
 NAMESPACE = RECORD.namespace
@@ -79,6 +80,34 @@ def test_runs_of_stacks_of_one_name_are_told_apart(
     monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
     seen = ended.with_ends(api, Snapshot(PlatformStatus(1), runs, "", found), NAMESPACE, OWN)
     assert [run.state for run in seen.runs] == ["gone", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason", "asked"),
+    [
+        (["claim", "claim"], NoPodError("waited 60 s"), 1),
+        (["claim", "other"], NoPodError("waited 60 s"), 2),
+        (["claim", "claim"], TaskError("Permission denied"), 2),
+    ],
+)
+def test_volume_without_a_node_is_waited_for_once(
+    claims: list[str], reason: TaskError, asked: int, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the volume can only be read on a node that is lost, a pod waits a minute in vain. The runs
+    on one volume share that minute, whatever their number. What is wrong with one run's folder says
+    nothing about the others.
+    """
+    assert GOES.ttl
+    found = tuple(
+        (replace(GOES, owner=f"o-{number}", ttl=replace(GOES.ttl, claim=claim)), [])
+        for number, claim in enumerate(claims)
+    )
+    runs = tuple(judge_run(Seen(record, None, (), {}), NOW) for record, _ in found)
+    volume = Volume(reason)
+    monkeypatch.setattr(ended, "how_ended", volume)
+    seen = ended.with_ends(api, Snapshot(PlatformStatus(1), runs, "", found), NAMESPACE, OWN)
+    assert volume.asked == asked
+    assert all(f"was not seen: {reason}" in run.detail for run in seen.runs)
 
 
 def test_short_run_that_has_gone_is_not_called_starting(

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from cli.status.judge import RunStatus
 from cli.status.live import drawing, is_possible, watch
+from cli.status.node_findings import NodeFinding
 from cli.status.platform_status import PlatformStatus
 from cli.status.progress import Progress
 from cli.status.snapshot import Snapshot
@@ -122,6 +123,19 @@ def test_idle_gpus_are_named_below_the_nodes() -> None:
     seen = Snapshot(PlatformStatus(2, gpus=8, gpus_used=4, gpus_idle={"n2": 4}), (RUN,), "")
     assert "idle GPUs: 4 on n2" in text_of(120, seen)
     assert "idle GPUs: 4 on n2; 10.00 an hour at 2.5 per GPU-hour" in text_of(120, seen, 2.5)
+
+
+def test_problems_of_many_machines_leave_room_for_the_runs() -> None:
+    """If the same is wrong with every machine, such as its clock, the runs are still in sight: the
+    screen does not scroll.
+    """
+    found = tuple(
+        NodeFinding(f"gpu-{number:02}", "the clock is 600 s ahead") for number in range(64)
+    )
+    seen = replace(SEEN, platform=PlatformStatus(64, findings=found))
+    lines = text_of(80, seen).splitlines()
+    assert any("training" in line for line in lines[:20])
+    assert "  and 58 more: ./disttrain status shows each" in [line.rstrip() for line in lines]
 
 
 def test_platform_without_runs_says_so() -> None:

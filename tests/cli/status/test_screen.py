@@ -156,6 +156,25 @@ def test_idle_gpus_are_named_with_their_price() -> None:
     assert "idle" not in as_text(PlatformStatus(2, (), 8, 8), [], "", NOW, 2.5)
 
 
+def test_lines_about_many_nodes_stay_short() -> None:
+    """In a cluster of hundreds of nodes, some are always idle and some lost. The first ones are
+    named, with the number of the others; JSON has each.
+    """
+    nodes = [f"gpu-{number:03}" for number in range(200)]
+    platform = PlatformStatus(
+        400, tuple(nodes), 200, 0, silent={f"s{node}": 14.0 for node in nodes},
+        gpus_idle={f"i{node}": 1 for node in nodes},
+    )  # fmt: skip
+    first, idle = as_text(platform, [], "", NOW).splitlines()[:2]
+    assert "not Ready: gpu-000, gpu-001, " in first
+    assert first.count("and 194 more") == 2
+    assert idle.startswith("  idle GPUs: 1 on igpu-000, 1 on igpu-001, ")
+    assert idle.endswith(", and 194 more")
+    priced = as_text(platform, [], "", NOW, 2.5)
+    assert "and 194 more; 500.00 an hour at 2.5 per GPU-hour" in priced
+    assert len(json.loads(as_json(platform, [], "", NOW))["platform"]["gpus_idle"]) == 200
+
+
 def test_programs_get_the_same_as_json() -> None:
     """JSON has the platform and the runs of the screen."""
     found = json.loads(as_json(PLATFORM, [TRAINS, WAITS], "", NOW))

@@ -4,15 +4,19 @@ means.
 
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cli.check import Result
 from cli.stack_outputs import VolumePlace
 from cli.verify import nodes
 from cli.verify.nodes import NodeToTest, check_nodes, judge_node, nodes_to_test, smoke_pod
 from infra.kube.api_server.access import Access
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.files.task_pod import TaskPod, pod_manifest
+from infra.kube.objects import name_of
 
 GPU = {"name": "H100", "capability": "9.0", "busy_percent": 0, "memory_mib": 0}
 GOOD: dict[str, Any] = {
@@ -38,9 +42,10 @@ PLACE = VolumePlace(
 
 def node(name: str, gpus: int = 0, ready: str = "True", **more: Any) -> dict[str, Any]:
     """Return a node that offers so many GPUs."""
+    taints = [{"key": key, "effect": "NoSchedule"} for key in more.get("taints", ())]
     return {
         "metadata": {"name": name, "labels": more.get("labels", {})},
-        "spec": {"unschedulable": more.get("cordoned", False)},
+        "spec": {"unschedulable": more.get("cordoned", False), "taints": taints},
         "status": {
             "allocatable": {"nvidia.com/gpu": str(gpus)} if gpus else {},
             "conditions": [{"type": "Ready", "status": ready}],
@@ -102,6 +107,104 @@ def test_node_that_cannot_take_pods_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tolerations", "tested"),
+    [
+        (None, ["worker"]),
+        ([{"key": "team-b", "operator": "Exists"}], ["of-team-b"]),
+        ([{"operator": "Exists"}], ["control-plane", "worker", "of-team-b"]),
+    ],
+)
+def test_node_whose_taint_keeps_pods_away_is_not_tested(
+    tolerations: list[Any] | None, tested: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No pod of the stack is ever placed on a node with a taint that they do not tolerate, such as
+    the control plane of most clusters. A pod there would be waited for in vain for five minutes,
+    and called a fault of the node. The taint is named instead, and is no finding.
+    """
+    there = [
+        node("control-plane", taints=["node-role.kubernetes.io/control-plane"]),
+        node("worker", 2, taints=["nvidia.com/gpu"]),
+        node("of-team-b", 2, taints=["team-b"]),
+    ]
+    found = {each.id: each for each in _checked(there, tolerations, monkeypatch)}
+    assert [name for name in map(name_of, there) if found[f"node {name}"].status == "ok"] == tested
+    others = [each for each in found.values() if each.status != "ok"]
+    assert all(each.status == "not applicable" and "its taint" in each.evidence for each in others)
+
+
+def test_stack_that_no_node_takes_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each node has such a taint, nothing was tested, which is a finding."""
+    there = [node("a", taints=["team-a"]), node("b", taints=["team-b"])]
+    *_, last = _checked(there, None, monkeypatch)
+    assert (last.id, last.status) == ("nodes", "error")
+    assert "taint" in last.evidence
+
+
+def test_refusal_of_the_pod_is_no_fault_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user without the right to make pods, or whose quota is used up, learns nothing about the
+    nodes, so none of them is called faulty. A pod that does not start is a fault.
+    """
+    said = {"a": ApiError(403, "you cannot create pods"), "b": TaskError("waited 300 s")}
+
+    def ask(_: Any, pod: TaskPod, **__: Any) -> None:
+        raise said[pod.placement["nodeSelector"]["kubernetes.io/hostname"]]
+
+    first, second = _checked([node("a"), node("b")], None, monkeypatch, ask=ask)
+    assert (first.status, first.fix) == ("not checked", "")
+    assert "you cannot create pods" in first.evidence
+    assert second.status == "error"
+
+
+@pytest.mark.parametrize(
+    ("modes", "mounts"),
+    [(["ReadWriteOnce"], False), (["ReadWriteOncePod"], False), (["ReadWriteMany"], True)],
+)
+def test_disk_of_another_node_keeps_no_node_from_its_test(
+    modes: list[str], mounts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of a claim that one node can mount is where the training is. A pod that asks for it
+    elsewhere never starts, and that is no fault of the node. A volume of many nodes is mounted, so
+    that a node that cannot is found.
+    """
+    started = list[TaskPod]()
+    claim = {"spec": {"accessModes": modes}}
+    _checked([node("a"), node("b")], None, monkeypatch, claim=claim, started=started)
+    assert len(started) == 2
+    for pod in started:
+        spec = pod_manifest(pod, "x")["spec"]
+        (container,) = spec["containers"]
+        assert bool(spec["volumes"]) is bool(container["volumeMounts"]) is mounts
+
+
+def _checked(
+    there: list[Any],
+    tolerations: list[Any] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    claim: dict[str, Any] | None = None,
+    started: list[TaskPod] | None = None,
+    ask: Any = None,
+) -> list[Result]:
+    """Return the results for these nodes. Without `ask`, each of them answers that all is well.
+
+    The pods that were started on them are added to `started`.
+    """
+
+    def all_is_well(_: Any, pod: TaskPod, **__: Any) -> tuple[dict[str, Any], str]:
+        if started is not None:
+            started.append(pod)
+        return {**GOOD, "gpus": [GPU] * pod.gpus}, ""
+
+    monkeypatch.setattr(nodes, "Api", lambda _: None)
+    monkeypatch.setattr(nodes, "ask_by_pod", ask or all_is_well)
+    placement = {} if tolerations is None else {"tolerations": tolerations}
+    api: Any = SimpleNamespace(
+        list=lambda path: there if path.endswith("nodes") else [], get=lambda _: claim
+    )
+    return check_nodes(api, replace(PLACE, placement=placement))
+
+
+@pytest.mark.parametrize(
     ("gpus", "probe", "status", "words"),
     [
         (2, GOOD, "ok", "2 x H100 (9.0); torch 2.7.1 computes on each"),
@@ -157,6 +260,8 @@ def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch)
 
         def list(self, path: str) -> list[Any]:
             return [node("a", 2), node("b", 2)] if path.endswith("nodes") else []
+
+        def get(self, _: str) -> None: ...
 
         def delete(self, path: str, _: Any) -> None:
             removed.append(path)

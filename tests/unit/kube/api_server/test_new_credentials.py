@@ -66,8 +66,11 @@ def test_refused_new_token_ends_it(api: Api) -> None:
     """
     Client.accepted = ()
     for tokens in (1, 2):
-        with pytest.raises(ApiError, match="does not accept the kubeconfig's credentials"):
+        with pytest.raises(
+            ApiError, match="does not accept the kubeconfig's credentials"
+        ) as raised:
             api.list("/pods")
+        assert "log in again, or have the kubeconfig written anew" in str(raised.value)
         assert (Client.tokens, Client.asked) == (tokens, tokens)
     Client.accepted = (3,)
     assert api.list("/pods") == []

@@ -85,7 +85,8 @@ class Server(ApiServer):
         if path.endswith("/log"):
             return self.said + "\n"
         if "/pods/" in path:
-            return {"metadata": {}, "status": {"phase": self.phase}}
+            name = path.rpartition("/")[2]
+            return {"metadata": {"name": name}, "status": {"phase": self.phase}}
         if path.endswith(("/pods", "/configmaps")):
             records = [self.record, *([self.other] if self.other else [])]
             return {"items": records if path.endswith("maps") else []}

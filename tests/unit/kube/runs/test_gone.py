@@ -17,7 +17,7 @@ from infra.kube.errors import ApiError, TaskError
 from infra.kube.record import parse_record
 from infra.kube.runs import await_ready, gone_program
 from infra.kube.runs import hand_over_request as asking
-from infra.kube.runs.gone import gone_words, how_ended
+from infra.kube.runs.gone import NoPodError, gone_words, how_ended
 from infra.kube.runs.steer import find_workload
 from infra.kube.workload import Workload
 from infra.run.workload import volume_proof
@@ -164,7 +164,17 @@ def test_pod_without_a_line_is_an_error_and_no_end() -> None:
 def test_pod_that_fails_on_the_volume_is_an_error_with_its_words() -> None:
     server = Server(GONE, "finished")
     server.phase, server.said = "Failed", "OSError: Stale file handle"
-    with pytest.raises(TaskError, match="how the run ended: OSError: Stale file handle"):
+    with pytest.raises(TaskError, match="how the run ended: OSError: Stale file handle") as raised:
+        how_ended(api_of(server), server.now(), {})
+    assert not isinstance(raised.value, NoPodError)  # another run's folder may be readable
+
+
+def test_pod_that_does_not_start_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no pod starts on the volume, none will for the other runs on it."""
+    monkeypatch.setattr("infra.kube.runs.gone.START_SECONDS", 0)
+    server = Server(GONE, "finished")
+    server.phase = "Pending"
+    with pytest.raises(NoPodError, match="waited 0 s for pod disttrain-how-ended"):
         how_ended(api_of(server), server.now(), {})
 
 
