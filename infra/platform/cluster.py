@@ -116,7 +116,12 @@ class Cluster(pulumi.ComponentResource):
 
 
 def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings) -> str:
-    """A text that identifies the cluster to which the settings lead.
+    """A text that identifies the cluster to which the settings of a stack lead."""
+    return "-".join([pulumi.get_project(), stack, way_to_cluster(cluster, host)])
+
+
+def way_to_cluster(cluster: ClusterSettings, host: HostSettings) -> str:
+    """The part of the cluster's identifier that says where the cluster is.
 
     It does not depend on the path of the kubeconfig, so it is the same on every machine that runs
     Pulumi. It also stays the same when the k3s of this stack moves from one SSH host to another:
@@ -129,5 +134,4 @@ def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings)
         where = "localhost"
     else:
         where = host.ssh.host if cluster.k3s.existing == "adopt" else "ssh"
-    parts = [pulumi.get_project(), stack, cluster.kind, where, cluster.named_context]
-    return "-".join(part for part in parts if part)
+    return "-".join(part for part in (cluster.kind, where, cluster.named_context) if part)
