@@ -62,6 +62,15 @@ def raw_settings(file: Path) -> tuple[dict[str, str], set[str]]:
     return {**declared_defaults(), **plain}, encrypted
 
 
+def names_environments(file: Path) -> bool:
+    """Whether a stack's file names environments of Pulumi ESC, or has one in it.
+
+    Settings may come from there, and only Pulumi can read them.
+    """
+    content: object = load_as_engine(file.read_text())
+    return isinstance(content, dict) and bool(cast(dict[str, object], content).get("environment"))
+
+
 def _configuration(file: Path) -> dict[str, Any]:
     """Return what stands below `config` in a stack's file.
 

@@ -1,5 +1,6 @@
 """The stack files of the project, and how a stack file is read without Pulumi."""
 
+import json
 import re
 from pathlib import Path
 
@@ -139,14 +140,37 @@ def test_doctor_takes_the_whole_name_of_a_stack(
     stack_file(tmp_path, config)
     asked: list[str] = []
 
-    def shown(name: str) -> dict[str, str]:
+    def shown(name: str) -> tuple[dict[str, str], set[str]]:
         asked.append(name)
-        return {"sudoPassword": "hidden"}
+        return {"sudoPassword": "hidden"}, {"sudoPassword"}
 
     monkeypatch.setattr("cli.stack_plan.stack_file", lambda name: tmp_path / f"Pulumi.{name}.yaml")
     monkeypatch.setattr("cli.stack_plan.shown_settings", shown)
     assert plan_of_stack(stack).expect.ranks == 3
     assert asked == [stack]
+
+
+ENVIRONMENT = "environment: [machines]\nconfig: {disttrain:gpusPerPod: 2}\n"
+OF_ENVIRONMENT = {
+    "disttrain:gpusPerPod": {"value": "3", "secret": False},
+    "disttrain:sudoPassword": {"value": "hidden", "secret": True},
+}
+
+
+@pytest.mark.parametrize("name", ["mine", "organization/disttrain/mine"])
+def test_doctor_takes_settings_of_environments(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a stack's file names environments of Pulumi ESC, `doctor` asks pulumi for the settings, as
+    `up` has them. Secrets of an environment count as encrypted.
+    """
+    file = tmp_path / "Pulumi.mine.yaml"
+    file.write_text(ENVIRONMENT)
+    monkeypatch.setattr("cli.stack_plan.stack_file", lambda stack: file)
+    monkeypatch.setattr("cli.stack_plan.ask_pulumi", lambda words: json.dumps(OF_ENVIRONMENT))
+    plan = plan_of_stack(name)
+    assert plan.expect.ranks == 3
+    assert plan.sudo_password == "hidden"
 
 
 def test_run_on_another_platform_is_read_with_its_queue(tmp_path: Path) -> None:
