@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.platform.cluster_args import ClusterArgs
 from infra.platform.former_cluster import LEADS_TO
 from infra.platform.k3s import K3s
+from infra.platform.provider import kubernetes_provider
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import ClusterSettings, HostSettings
 from infra.settings.kubeconfig import api_server
@@ -58,16 +58,15 @@ class Cluster(pulumi.ComponentResource):
             before = [*before, self._without_copies(name, args)]
         else:
             self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
-        self.provider = kubernetes.Provider(
+        self.provider = kubernetes_provider(
             f"{name}-provider",
-            kubeconfig=self.kubeconfig,
-            context=cluster.context or None,
-            cluster_identifier=self.identifier,
+            self.kubeconfig,
+            cluster.context,
+            self.identifier,
+            pulumi.ResourceOptions(parent=self, depends_on=before),
             # Pods name the ConfigMap and the Secret `proxy-config`, so a change of the content must
             # not give them another name.
-            enable_config_map_mutable=True,
-            enable_secret_mutable=True,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+            changes_content=True,
         )
         self.leads_to = pulumi.Output.from_input(leads_to)
         self.register_outputs({"kubeconfig": self.kubeconfig, LEADS_TO: self.leads_to})
