@@ -14,6 +14,7 @@ from infra.settings.secret import is_url
 from infra.settings.setting_error import SettingError
 
 _OTHER_FILE = "Set the path of a kubeconfig that can be read"
+_ONE_FILE = "Put them into one, and set its path: kubectl config view --raw --flatten >FILE"
 _OTHER_CONTEXT = "Set kubeContext to one of its contexts, or the path of another kubeconfig"
 
 
@@ -106,6 +107,8 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         content: object = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
+        if ":" in str(path) and not path.exists():
+            raise SettingError("it names several files, and one is read", _ONE_FILE) from None
         reason = f"it cannot be read ({why_unreadable(error)})"
         raise SettingError(reason, _OTHER_FILE) from None
     except yaml.YAMLError as error:

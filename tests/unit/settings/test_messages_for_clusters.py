@@ -302,6 +302,15 @@ def test_kubeconfig_without_such_paths_is_accepted(
     check_paths(file, "", file.parent)
 
 
+def test_several_kubeconfigs_are_refused_with_the_way_to_one() -> None:
+    """The value of KUBECONFIG may name several files. The provider reads one, so the message says
+    how they become one.
+    """
+    text = refusal({"cluster": "existing", "kubeconfig": "/home/me/.kube/config:/home/me/other"})
+    assert "'/home/me/.kube/config:/home/me/other' cannot be used: it names several files" in text
+    assert "kubectl config view --raw --flatten >FILE" in text
+
+
 def _with_section(file: Path, section: str, content: dict[str, Any]) -> None:
     """Add this content to the cluster or to the user of a kubeconfig."""
     plain = yaml.safe_load(file.read_text())
