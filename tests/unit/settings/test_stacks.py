@@ -111,6 +111,28 @@ def test_a_misspelt_prefix_is_refused(written: str, tmp_path: Path) -> None:
         )
 
 
+def test_settings_of_the_former_project_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a user gives the project another name in Pulumi.yaml, settings that still have the former
+    one are refused. Otherwise each of them would have its default, and nobody would be told.
+    """
+    for module in ("project", "reader"):
+        monkeypatch.setattr(f"infra.settings.{module}.project_name", lambda: "acme-llm")
+    file = stack_file(tmp_path, {"disttrain:gpus": 4, "acme-llm:gpusPerPod": 2})
+    for raw in (
+        raw_settings(file)[0],
+        own_values({"disttrain:gpus": "4", "acme-llm:gpusPerPod": "2"}, "acme-llm"),
+    ):
+        assert raw["gpusPerPod"] == "2"
+        with pytest.raises(pulumi.RunError) as failure:
+            parse_settings({**declared_defaults(), **raw}, (), "mine", KINDS)
+        assert (
+            "disttrain:gpus: '4' cannot be used: the settings of this project begin with acme-llm: "
+            "(did you mean acme-llm:gpus?). Set it by that name, and remove this one"
+        ) in str(failure.value)
+
+
 def test_a_secret_with_a_misspelt_prefix_is_not_shown() -> None:
     """The value of a setting that may hold a secret is not shown under a misspelt prefix either."""
     raw = {**declared_defaults(), **own_values({"distrain:sudoPassword": "hidden"})}
