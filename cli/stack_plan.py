@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pulumi
 
@@ -12,13 +12,14 @@ from infra.node.doctor import make_plan
 from infra.node.doctor_plan import Plan
 from infra.platform.collected_facts import make_storage
 from infra.settings import parse_settings
-from infra.settings.project import own_values, raw_settings, stack_file
+from infra.settings.project import names_environments, own_values, raw_settings, stack_file
 
 
 def plan_of_stack(stack: str, *, asks_cluster: bool = True) -> Plan:
     """Make the plan from the defaults in Pulumi.yaml and from the stack's settings file.
 
-    If the file has encrypted settings, `pulumi config` is asked for their values.
+    If the file has encrypted settings, or names environments of Pulumi ESC, `pulumi config` is
+    asked for their values.
 
     Args:
         stack: the name of the stack, alone or behind its organization and project.
@@ -33,8 +34,9 @@ def plan_of_stack(stack: str, *, asks_cluster: bool = True) -> Plan:
         raw, encrypted = raw_settings(stack_file(name))
     except ValueError as error:
         raise ValueError(f"--stack: {error}") from None
-    if encrypted:
-        raw |= shown_settings(stack)
+    if encrypted or names_environments(stack_file(name)):
+        shown, secret = shown_settings(stack)
+        raw, encrypted = raw | shown, encrypted | secret
     try:
         unused = () if asks_cluster else ("kubeconfig",)
         settings = parse_settings(raw, encrypted, name, KINDS, unused_keys=unused)
@@ -45,12 +47,15 @@ def plan_of_stack(stack: str, *, asks_cluster: bool = True) -> Plan:
         raise ValueError(str(problem)) from None
 
 
-def shown_settings(stack: str) -> dict[str, str]:
-    """Return the stack's own settings, with its secrets in plain text, as `pulumi config` does.
+def shown_settings(stack: str) -> tuple[dict[str, str], set[str]]:
+    """Return the stack's settings, with its secrets in plain text, and the keys of the secrets.
+
+    `pulumi config` has the settings of the stack's file, of its environments and of Pulumi.yaml.
 
     Raises:
         ValueError: there is no pulumi, or it cannot show them, for instance without the passphrase.
     """
     text = ask_pulumi(["config", "--show-secrets", "--json", "--stack", stack])
-    values = own_values(cast(dict[str, dict[str, str]], json.loads(text)))
-    return {key: entry["value"] for key, entry in values.items()}
+    values = own_values(cast(dict[str, dict[str, Any]], json.loads(text)))
+    secret = {key for key, entry in values.items() if entry["secret"]}
+    return {key: str(entry["value"]) for key, entry in values.items()}, secret

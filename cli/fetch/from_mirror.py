@@ -76,4 +76,4 @@ def _shown(stack: str) -> Mapping[str, str]:
     # Imported here, because the import of Pulumi's SDK is slow.
     from cli.stack_plan import shown_settings
 
-    return shown_settings(stack)
+    return shown_settings(stack)[0]

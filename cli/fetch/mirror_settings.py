@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from infra.settings.project import raw_settings, stack_file
+from infra.settings.project import names_environments, raw_settings, stack_file
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 OWN_WAYS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE")
@@ -53,15 +53,17 @@ def mirror_of_stack(
     Args:
         stack: the name of the stack.
         environment: the user's environment. Its credentials have precedence over the stack's.
-        shown: reads the stack's encrypted settings. It is called only if they are needed.
+        shown: reads the stack's settings by Pulumi, which can decrypt them. It is called only if
+            encrypted ones are needed, or settings may come from environments of Pulumi ESC.
         url: an address that replaces the one in the settings; empty to use that one.
 
     Raises:
         ValueError: there is no such stack, or its settings cannot be read.
     """
-    raw, encrypted = raw_settings(stack_file(stack.rpartition("/")[2]))
+    file = stack_file(stack.rpartition("/")[2])
+    raw, encrypted = raw_settings(file)
     values = dict(raw)
-    if "run" in encrypted:
+    if "run" in encrypted or names_environments(file):
         values |= shown(stack)
     url = url or _address(values)
     if not url:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from infra.dependencies import child_options
 from infra.platform.cluster_generation import ClusterGeneration
+from infra.platform.provider import kubernetes_provider
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,12 @@ class ClusterAccess(pulumi.ComponentResource):
         self, name: str, args: AccessArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:ClusterAccess", name, {}, opts)
-        self.provider = kubernetes.Provider(
+        self.provider = kubernetes_provider(
             f"{name}-provider",
-            kubeconfig=args.kubeconfig,
-            context=args.context or None,
-            # Without an identifier, a renewed certificate in the kubeconfig would look like another
-            # cluster, and the engine would replace every object.
-            cluster_identifier=args.cluster_identifier,
-            opts=child_options(self, opts),
+            args.kubeconfig,
+            args.context,
+            args.cluster_identifier,
+            child_options(self, opts),
         )
         # The generation command depends on the provider. So the provider already leads to the
         # present cluster when the engine deletes objects that were made in a former cluster, and

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pulumi
-import pulumi_kubernetes as kubernetes
 
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.platform.cluster_args import ClusterArgs
 from infra.platform.former_cluster import LEADS_TO
 from infra.platform.k3s import K3s
+from infra.platform.provider import kubernetes_provider
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import ClusterSettings, HostSettings
 from infra.settings.kubeconfig import api_server
@@ -58,16 +58,15 @@ class Cluster(pulumi.ComponentResource):
             before = [*before, self._without_copies(name, args)]
         else:
             self.kubeconfig = pulumi.Output.from_input(cluster.kubeconfig)
-        self.provider = kubernetes.Provider(
+        self.provider = kubernetes_provider(
             f"{name}-provider",
-            kubeconfig=self.kubeconfig,
-            context=cluster.context or None,
-            cluster_identifier=self.identifier,
+            self.kubeconfig,
+            cluster.context,
+            self.identifier,
+            pulumi.ResourceOptions(parent=self, depends_on=before),
             # Pods name the ConfigMap and the Secret `proxy-config`, so a change of the content must
             # not give them another name.
-            enable_config_map_mutable=True,
-            enable_secret_mutable=True,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=before),
+            changes_content=True,
         )
         self.leads_to = pulumi.Output.from_input(leads_to)
         self.register_outputs({"kubeconfig": self.kubeconfig, LEADS_TO: self.leads_to})
@@ -116,7 +115,12 @@ class Cluster(pulumi.ComponentResource):
 
 
 def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings) -> str:
-    """A text that identifies the cluster to which the settings lead.
+    """A text that identifies the cluster to which the settings of a stack lead."""
+    return "-".join([pulumi.get_project(), stack, way_to_cluster(cluster, host)])
+
+
+def way_to_cluster(cluster: ClusterSettings, host: HostSettings) -> str:
+    """The part of the cluster's identifier that says where the cluster is.
 
     It does not depend on the path of the kubeconfig, so it is the same on every machine that runs
     Pulumi. It also stays the same when the k3s of this stack moves from one SSH host to another:
@@ -129,5 +133,4 @@ def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings)
         where = "localhost"
     else:
         where = host.ssh.host if cluster.k3s.existing == "adopt" else "ssh"
-    parts = [pulumi.get_project(), stack, cluster.kind, where, cluster.named_context]
-    return "-".join(part for part in parts if part)
+    return "-".join(part for part in (cluster.kind, where, cluster.named_context) if part)

@@ -3,7 +3,8 @@
 For the engine, another identifier means another cluster. It would first make all objects there. If
 it is the same cluster at another address, that changes nothing. Then the engine would delete the
 former objects by their names, such as the namespace with everything in it. So the same cluster
-keeps its identifier, and another cluster is refused before anything is registered.
+keeps its identifier, and another cluster is refused before anything is registered. A stack that got
+another name by `pulumi stack rename` keeps the identifier too, with its former name in it.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from infra.kube.api_server.access import Access
 from infra.kube.api_server.read_only import read_only_api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.our_cluster import whose_cluster
-from infra.platform.cluster import cluster_identifier
+from infra.platform.cluster import cluster_identifier, way_to_cluster
 from infra.platform.former_cluster import FormerCluster, former_cluster
 from infra.platform.k3s_state import FutureObservation
 from infra.platform.stack_state import StackState
@@ -31,7 +32,7 @@ async def known_identifier(
 ) -> str:
     """Find the identifier that names the cluster to the Kubernetes provider.
 
-    A k3s that this stack has installed is not examined, because it may move to another host
+    A k3s that this stack has installed is not asked, because it may move to another host
     (ClusterGeneration).
 
     Args:
@@ -45,13 +46,13 @@ async def known_identifier(
     """
     cluster, host = settings.cluster, settings.host
     now = cluster_identifier(settings.stack, cluster, host)
-    if cluster.installs_k3s:
-        return now
     former = former_cluster(await state.resources())
     if former is None:
         return now
-    if now == former.leads_to:
+    if _led_there(former, way_to_cluster(cluster, host)):
         return former.identifier
+    if cluster.installs_k3s:
+        return now
     if cluster.kind == "existing":
         is_same = await _is_same_cluster(settings, former)
     else:
@@ -59,6 +60,16 @@ async def known_identifier(
     if is_same:
         pulumi.log.info("the settings lead to the former cluster in another way")
     return former.identifier if is_same else now
+
+
+def _led_there(former: FormerCluster, way: str) -> bool:
+    """Whether the last `up` led to the same cluster, perhaps under another name of the stack.
+
+    Only an address of an existing cluster has `://` in it. So the context of such a cluster cannot
+    be taken for a k3s.
+    """
+    was_address, is_address = "://" in former.leads_to, "://" in way
+    return was_address == is_address and former.leads_to.endswith(f"-{way}")
 
 
 async def _is_same_cluster(settings: PlatformSettings, former: FormerCluster) -> bool:

@@ -9,7 +9,7 @@ from pulumi.runtime import invoke_async
 
 from infra.image.plan import plan_image
 from infra.platform.facts import ImageFacts, PlatformFacts, facts_from_text
-from infra.platform.stack_name import full_stack_name
+from infra.platform.stack_name import full_stack_name, shown_stack_name
 from infra.settings import PROJECT_ROOT
 from infra.settings.kubeconfig import api_server
 from infra.settings.setting_error import SettingError
@@ -37,7 +37,8 @@ async def referenced_platform(stack: str) -> ReferencedPlatform:
         stack: the setting `platform`.
 
     Raises:
-        pulumi.RunError: that stack is not up, or another version of this program made it.
+        pulumi.RunError: that stack is not up, cannot be read from here, or was made by another
+            version of this program.
     """
     if full_stack_name(stack) == full_stack_name(pulumi.get_stack()):
         raise pulumi.RunError(
@@ -49,6 +50,9 @@ async def referenced_platform(stack: str) -> ReferencedPlatform:
     reference = pulumi.StackReference("platform", stack_name=full_stack_name(stack))
     text = await _output(reference, "platform")
     kubeconfig = await _output(reference, "kubeconfig")
+    # Of an output that it cannot decrypt the engine gives an empty object, and no error.
+    if text and isinstance(kubeconfig, dict):
+        raise pulumi.RunError(_locked(stack))
     if not text or not kubeconfig:
         raise _not_up(stack)
     try:
@@ -100,14 +104,34 @@ async def _is_known(stack: str) -> bool:
     A StackReference to an unknown stack would end the program inside the engine, with a message
     that names neither the setting nor what to do. Calling the engine's function instead raises an
     error that can be caught here.
+
+    Raises:
+        pulumi.RunError: the backend does not answer, or that stack's secrets have a key that this
+            shell cannot use.
     """
     try:
         await invoke_async("pulumi:pulumi:readStackOutputs", {"name": full_stack_name(stack)})
     except Exception as error:
         if "unknown stack" in str(error):
             return False
-        raise
+        raise pulumi.RunError(
+            f"platform: {stack!r} cannot be used: the outputs of that stack cannot be read "
+            f"({error}). Nothing was changed. Run the command again when "
+            f"`pulumi stack output --stack {stack} --show-secrets` works in this shell"
+        ) from None
     return True
+
+
+def _locked(stack: str) -> str:
+    own = shown_stack_name(pulumi.get_stack())
+    return (
+        f"platform: {stack!r} cannot be used: that stack is up, but its kubeconfig cannot be "
+        "decrypted here. Nothing was changed. If the stacks have passphrases, give this one the "
+        "passphrase of the other, for which this command asks: "
+        f"`pulumi stack change-secrets-provider passphrase --stack {own}`; and set "
+        "PULUMI_CONFIG_PASSPHRASE to it. If a key or Pulumi Cloud encrypts the secrets of that "
+        "stack, use an account that may decrypt them"
+    )
 
 
 def _not_up(stack: str) -> pulumi.RunError:

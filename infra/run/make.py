@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pulumi
 
@@ -18,7 +19,7 @@ from infra.run.run_key import RunKey, RunKeyArgs
 from infra.run.run_value import RunNames, make_run_value, pod_parts, run_names
 from infra.run.verification import Verification, VerificationArgs
 from infra.run.workload import Workload, WorkloadArgs
-from infra.settings import DatasetFile, RunSettings
+from infra.settings import PROJECT_ROOT, DatasetFile, RunSettings
 from infra.settings.run_settings import dataset_only
 from infra.workloads.run import Run
 
@@ -165,7 +166,16 @@ def _ready_means(settings: RunSettings) -> str:
 
 
 def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:
-    """The files that are copied from this machine to the volume."""
+    """The files that are copied from this machine to the volume.
+
+    The command that copies them runs in the project's folder. So a file inside that folder is
+    recorded by its path from there, which is the same in every checkout.
+    """
     return tuple(
-        Upload(str(file.path), file.target, file.sha256, file.size) for file in files if file
+        Upload(_recorded(file.path), file.target, file.sha256, file.size) for file in files if file
     )
+
+
+def _recorded(path: Path) -> str:
+    folder = PROJECT_ROOT.resolve()
+    return str(path.relative_to(folder) if path.is_relative_to(folder) else path)

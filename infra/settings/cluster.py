@@ -8,9 +8,10 @@ from typing import Literal, TypeAlias, cast
 from infra.settings.address import check_address
 from infra.settings.cluster_k3s import K3sSettings, read_k3s
 from infra.settings.cluster_networks import check_node_address, read_networks
-from infra.settings.kubeconfig import api_server_host, current_context
+from infra.settings.kubeconfig import api_server_host, check_paths, current_context
 from infra.settings.local_path import from_home
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
+from infra.settings.project import PROJECT_ROOT
 from infra.settings.reader import Reader
 from infra.settings.setting_error import SettingError
 
@@ -120,7 +121,9 @@ def _read_kubeconfig(reader: Reader, kind: str, context: str) -> tuple[str, str,
     path = str(from_home(path))
     try:
         context = context or current_context(Path(path))
-        return path, context, api_server_host(Path(path), context)
+        host = api_server_host(Path(path), context)
+        check_paths(Path(path), context, PROJECT_ROOT)
+        return path, context, host
     except SettingError as refused:
         reader.problem("kubeconfig", path, refused.reason, refused.hint)
         return path, context, ""

@@ -1,17 +1,20 @@
 """Reads from a kubeconfig at which address its cluster is."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import yaml
 
-from infra.kube.api_server.access import line_and_column
+from infra.kube.api_server.access import line_and_column, user_of
+from infra.kube.objects import part
 from infra.settings.local_path import why_unreadable
 from infra.settings.secret import is_url
 from infra.settings.setting_error import SettingError
 
 _OTHER_FILE = "Set the path of a kubeconfig that can be read"
+_ONE_FILE = "Put them into one, and set its path: kubectl config view --raw --flatten >FILE"
 _OTHER_CONTEXT = "Set kubeContext to one of its contexts, or the path of another kubeconfig"
 
 
@@ -55,6 +58,47 @@ def current_context(path: Path) -> str:
     return _current_context(_content(path))
 
 
+def check_paths(path: Path, context: str, project: Path) -> None:
+    """Refuse paths in the kubeconfig that begin at its folder, as `kubectl config` writes them.
+
+    Pulumi's Kubernetes provider takes them from the project's folder, in which it runs.
+
+    Args:
+        path: a kubeconfig file.
+        context: one of its contexts; empty: its current one.
+        project: the project's folder.
+
+    Raises:
+        SettingError: the context's cluster or user has such a path.
+    """
+    if path.parent.resolve() == project.resolve():
+        return
+    config = _content(path)
+    cluster = _named(config, "contexts", context or _current_context(config)).get("cluster")
+    user = user_of(config, context)[1]
+    command = str(part(user, "exec").get("command") or "")
+    found = {
+        **_paths(_named(config, "clusters", str(cluster)), ("certificate-authority",)),
+        **_paths(user, ("client-certificate", "client-key", "tokenFile")),
+        **({"exec.command": command} if "/" in command else {}),
+    }
+    for key, written in found.items():
+        if not Path(written).is_absolute():
+            raise SettingError(
+                f"its {key} is {written!r}, a path from the folder of the file, which Pulumi's "
+                "Kubernetes provider takes from the folder of this project",
+                "Write the whole path there, or set a file that contains the certificates: "
+                "kubectl config view --raw --flatten >FILE",
+            )
+
+
+def _paths(section: dict[str, Any], keys: Iterable[str]) -> dict[str, str]:
+    """Return the paths that count, which are those without their content beside them."""
+    return {
+        key: str(section[key]) for key in keys if section.get(key) and f"{key}-data" not in section
+    }
+
+
 def _current_context(config: dict[str, Any]) -> str:
     return str(config.get("current-context") or "")
 
@@ -63,6 +107,8 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         content: object = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
+        if ":" in str(path) and not path.exists():
+            raise SettingError("it names several files, and one is read", _ONE_FILE) from None
         reason = f"it cannot be read ({why_unreadable(error)})"
         raise SettingError(reason, _OTHER_FILE) from None
     except yaml.YAMLError as error:

@@ -15,16 +15,25 @@ import yaml
 from infra.settings.engine_yaml import RepeatedKeyError, load_as_engine
 
 PROJECT_ROOT = Path(__file__).parents[2]
-PROJECT = "disttrain"
-"""The name in Pulumi.yaml, with which the settings in a stack's file begin."""
+_FIRST_NAME = "disttrain"
+"""The project's name, unless a user has changed it in Pulumi.yaml."""
 _LEAST_LIKENESS = 0.85  # disttrain and distrain have 0.94, disttrain and kubernetes 0.21
+
+
+@cache
+def _project_file() -> dict[str, Any]:
+    return cast(dict[str, Any], load_as_engine((PROJECT_ROOT / "Pulumi.yaml").read_text()))
+
+
+def project_name() -> str:
+    """Return the name in Pulumi.yaml, with which the settings in a stack's file begin."""
+    return str(_project_file()["name"])
 
 
 @cache
 def declared_defaults() -> dict[str, str]:
     """Return the default of every setting in Pulumi.yaml as text; objects are JSON text."""
-    project = cast(dict[str, Any], load_as_engine((PROJECT_ROOT / "Pulumi.yaml").read_text()))
-    return {key: as_text(entry["default"]) for key, entry in project["config"].items()}
+    return {key: as_text(entry["default"]) for key, entry in _project_file()["config"].items()}
 
 
 def stack_file(stack: str) -> Path:
@@ -62,6 +71,15 @@ def raw_settings(file: Path) -> tuple[dict[str, str], set[str]]:
     return {**declared_defaults(), **plain}, encrypted
 
 
+def names_environments(file: Path) -> bool:
+    """Whether a stack's file names environments of Pulumi ESC, or has one in it.
+
+    Settings may come from there, and only Pulumi can read them.
+    """
+    content: object = load_as_engine(file.read_text())
+    return isinstance(content, dict) and bool(cast(dict[str, object], content).get("environment"))
+
+
 def _configuration(file: Path) -> dict[str, Any]:
     """Return what stands below `config` in a stack's file.
 
@@ -82,7 +100,7 @@ def _configuration(file: Path) -> dict[str, Any]:
         hint = "Write spaces in place of the tab" if "\t" in "".join(wrong) else "Correct it there"
         raise ValueError(f"{file}{line}: this is not YAML. {hint}.") from None
     everything = _keys_of(content, f"{file}: it holds")
-    if beside := [key for key in everything if key.startswith(f"{PROJECT}:")]:
+    if beside := [key for key in everything if key.startswith(f"{project_name()}:")]:
         raise ValueError(
             f"{file}: {beside[0]} stands beside config and not below it, and Pulumi reads no "
             "settings there. Begin its line with two spaces."
@@ -113,15 +131,20 @@ def _keys_of(content: object, where: str) -> dict[str, Any]:
 
 def _with_prefix(key: str) -> str:
     """Return the key of a stack's file with its namespace, which is the project's by default."""
-    return key if ":" in key else f"{PROJECT}:{key}"
+    return key if ":" in key else f"{project_name()}:{key}"
 
 
-def own_values(values: Mapping[str, Any], project: str = PROJECT) -> dict[str, Any]:
+def own_values(values: Mapping[str, Any], project: str = "") -> dict[str, Any]:
     """Return the values of this project's keys, with the project's prefix removed from the keys.
 
-    A key of this project whose prefix is misspelt stays as it is, so that it is refused. Keys of
-    Pulumi's providers, such as `kubernetes:namespace`, are left out.
+    A key of this project whose prefix is misspelt, or is the project's former name, stays as it is,
+    so that it is refused. Keys of Pulumi's providers, such as `kubernetes:namespace`, are left out.
+
+    Args:
+        values: the values by their whole keys.
+        project: the project's name; empty: the one in Pulumi.yaml.
     """
+    project = project or project_name()
     prefix = f"{project}:"
     return {
         key.removeprefix(prefix): value
@@ -131,13 +154,14 @@ def own_values(values: Mapping[str, Any], project: str = PROJECT) -> dict[str, A
 
 
 def _is_misspelt(key: str, project: str) -> bool:
-    """Whether a key is a setting of this project with a prefix that is nearly the project's name.
+    """Whether a key is a setting of this project with nearly the project's name, or its former one.
 
     Providers may have settings of the same names, such as `namespace`, but none is called alike.
     """
     prefix, _, name = key.partition(":")
     likeness = difflib.SequenceMatcher(None, prefix.lower(), project.lower()).ratio()
-    return prefix != project and name in declared_defaults() and likeness >= _LEAST_LIKENESS
+    is_meant = prefix == _FIRST_NAME or likeness >= _LEAST_LIKENESS
+    return prefix != project and name in declared_defaults() and is_meant
 
 
 def as_text(value: object) -> str:

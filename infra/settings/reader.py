@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.settings.problems import Problems, from_json, head_of
-from infra.settings.project import PROJECT
+from infra.settings.project import project_name
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.similar_names import did_you_mean, nearest
 from trainer.config.problem import either
@@ -228,9 +228,9 @@ class Reader(Problems):
 
     def _why_unknown(self, key: str, inner: Mapping[str, str]) -> tuple[str, str]:
         """Return why a key is no setting, and what to do. `inner` is as for `reject_unknown`."""
-        if key == PROJECT:
+        if key == project_name():
             reason = "Pulumi reads no settings that are indented below it"
-            hint = f"Write each as a key of its own below config, such as {PROJECT}:gpus"
+            hint = f"Write each as a key of its own below config, such as {project_name()}:gpus"
         elif path := key if head_of(key) in self.keys else inner.get(key):
             reason = f"it is a value inside the setting {head_of(path)}, and no setting of its own"
             hint = (
@@ -248,8 +248,8 @@ class Reader(Problems):
         if name in MAY_HOLD_SECRETS:
             self.hide(key)
         close = nearest(name, self.keys)
-        meant = f" (did you mean {PROJECT}:{close}?)" if close else ""
-        reason = f"the settings of this project begin with {PROJECT}:{meant}"
+        meant = f" (did you mean {project_name()}:{close}?)" if close else ""
+        reason = f"the settings of this project begin with {project_name()}:{meant}"
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
         self.problem(key, as_written(self._raw[key]), reason, hint)
 

@@ -93,7 +93,15 @@ print('torch' in sys.modules, 'numpy' in sys.modules)
 FLOORS = (
     {"names"},
     {"labels", "world", "registry", "command_line", "dependencies", "objects"}
-    | {"one_line", "no_proxy", "in_cluster", "end_with_parent", "pod_metadata", "unexpanded"},
+    | {
+        "one_line",
+        "no_proxy",
+        "in_cluster",
+        "end_with_parent",
+        "pod_metadata",
+        "unexpanded",
+        "engine",
+    },
     {"kube_command", "kube", "monitoring"},
     {"settings", "node", "image", "airgap"},
     {"networks", "storages", "deliveries", "controllers", "task_in_hook"},

@@ -11,7 +11,7 @@ from infra.kube.controllers.controller import (
     take_finalizers_off,
 )
 from infra.kube.controllers.open_controller import refuse_use
-from infra.kube.errors import TaskError, UnreachableError
+from infra.kube.errors import KubeconfigError, TaskError, UnreachableError
 from infra.kube.foreign import belongs, is_foreign
 from infra.kube.gone_cluster import PATIENCE_SECONDS, WAY_OUT, is_given_up
 from infra.kube.job import Job
@@ -32,8 +32,10 @@ def delete(job: Job, api: Api) -> None:
     `destroy` deletes.
 
     Raises:
-        TaskError: others use the platform, or the cluster does not answer and is not our own k3s.
-        UnreachableError: the cluster does not answer, and the user has given it up.
+        TaskError: others use the platform, the kubeconfig cannot be used, or the cluster does not
+            answer and is not our own k3s.
+        KubeconfigError, UnreachableError: the cluster cannot be reached, and the user has given it
+            up.
     """
     api.patience_seconds = PATIENCE_SECONDS
     everywhere = bool(job.fields.get("all_namespaces"))
@@ -48,6 +50,14 @@ def delete(job: Job, api: Api) -> None:
         raise TaskError(
             f"the cluster does not answer ({reason}), so it is not known whether runs of other "
             f"stacks use it. Nothing was deleted; run pulumi destroy when it answers. {WAY_OUT}"
+        ) from None
+    except KubeconfigError as reason:
+        if is_given_up():
+            raise
+        raise TaskError(
+            f"{reason}. Nothing was deleted. If the kubeconfig is elsewhere on this machine, set "
+            "its path: pulumi config set kubeconfig FILE. A new place is noted by `pulumi up`; "
+            f"then run pulumi destroy again. {WAY_OUT}"
         ) from None
     others = stacks_of_others(items, job.owner)
     if others:

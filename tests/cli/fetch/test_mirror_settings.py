@@ -77,6 +77,16 @@ def test_endpoint_that_is_encrypted_brings_no_credentials_along(stack: str, tmp_
     assert found == Mirror(URL, "other", {"AWS_ENDPOINT_URL": "https://s3"})
 
 
+def test_mirror_of_an_environment_is_found(stack: str, tmp_path: Path) -> None:
+    """If the stack's file names environments of Pulumi ESC, the mirror and the credentials may be
+    in them, so pulumi is asked.
+    """
+    (tmp_path / stack).write_text("environment: [stores]\n")
+    address = {"run": json.dumps({"checkpoint": {"mirror": URL}})}
+    found = mirror_of_stack(stack, {"AWS_PROFILE": "mine"}, lambda name: {**SHOWN, **address})
+    assert found == Mirror(URL, "other", {"AWS_ENDPOINT_URL": "https://s3"})
+
+
 def test_stack_without_a_mirror_has_none(stack: str, tmp_path: Path) -> None:
     """A stack without a mirror has none unless the user names one."""
     (tmp_path / stack).write_text("config: {}\n")

@@ -117,6 +117,19 @@ def test_error_of_a_destroy_names_the_variable(
     assert f"{VARIABLE}=true pulumi destroy" in said
 
 
+def test_kubeconfig_of_another_machine_is_noted_by_up(
+    delete: Delete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the kubeconfig is not where it was at the last `up`, as on another person's machine,
+    `destroy` says how its place is noted, before it says how a cluster is forgotten that is gone.
+    """
+    monkeypatch.setenv(VARIABLE, "")
+    status, said = delete("destroy-guard")
+    assert status == 1
+    assert "kubeconfig cannot be read: No such file or directory. Nothing was deleted" in said
+    assert said.index("is noted by `pulumi up`") < said.index(f"{VARIABLE}=true pulumi destroy")
+
+
 @pytest.mark.parametrize("task", sorted({*TASKS} - {*ASKS}))
 def test_other_tasks_ask_no_gone_cluster(
     task: str, delete: Delete, monkeypatch: pytest.MonkeyPatch

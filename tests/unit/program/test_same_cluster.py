@@ -35,6 +35,7 @@ from tests.unit.stacks import (
     files_of_this_machine,
     raw_settings,
     run_with,
+    state_of,
 )
 
 ADDRESS, OTHER_ADDRESS = "198.18.0.2", "api.example.org"
@@ -326,3 +327,57 @@ def test_own_k3s_moves_without_question(tmp_path: Path) -> None:
     assert "other" not in identifier(deploy("dev", tmp_path, before=before))
     (component,) = before.of_type(COMPONENT)
     assert before.component_outputs[component.urn][LEADS_TO] == identifier(before)
+
+
+def renamed(stack: str, before: Deployment, settings: Mapping[str, str]) -> Deployment:
+    """Return what the program registers after `pulumi stack rename` of the stack."""
+    monitor = RecordingMonitor(None, state_of(before))
+    run_with(monitor, stack, settings)
+    return monitor.deployment
+
+
+@pytest.mark.parametrize("way", [{}, SSH, {**SSH, "k3sExisting": "adopt"}])
+def test_renamed_stack_keeps_its_k3s(way: dict[str, object], tmp_path: Path) -> None:
+    """After `pulumi stack rename` the k3s is the same cluster, also at a later `up`. Otherwise the
+    engine would make each object again and then delete it by its name, such as the namespace with
+    the training in it.
+    """
+    before = deploy("dev", tmp_path, way)
+    settings = raw_settings("dev", way)
+    once = renamed("production", before, settings)
+    again = renamed("production", once, settings)
+    assert identifier(before) == identifier(once) == identifier(again)
+
+
+def test_renamed_stack_asks_no_existing_cluster(
+    tmp_path: Path, asked: Callable[[Cluster], None]
+) -> None:
+    """After `pulumi stack rename` an existing cluster at the same address need not answer."""
+    asked(Cluster(problem=UnreachableError("it must not be asked")))
+    before = deploy("sandbox", tmp_path)
+    settings = raw_settings("sandbox", files_of_this_machine("sandbox", tmp_path))
+    assert identifier(renamed("production", before, settings)) == identifier(before)
+
+
+def test_renamed_stack_may_move_to_ssh(tmp_path: Path) -> None:
+    """Another value of `host` is another cluster for a renamed stack, too."""
+    before = deploy("dev", tmp_path)
+    after = renamed("production", before, raw_settings("dev", SSH))
+    assert identifier(after) == "disttrain-production-k3s-ssh"
+
+
+def test_name_of_context_is_no_k3s(tmp_path: Path) -> None:
+    """A k3s that takes the place of an existing cluster is another cluster, whatever the context in
+    the kubeconfig was called.
+    """
+    files = files_of_this_machine("sandbox", tmp_path)
+    path = Path(str(files["kubeconfig"]))
+    path.write_text(path.read_text().replace("name: c\n", "name: k3s-localhost\n"))
+    content = yaml.safe_load(path.read_text())
+    content["contexts"][0]["context"]["cluster"] = "k3s-localhost"
+    path.write_text(yaml.safe_dump(content))
+    monitor = RecordingMonitor()
+    run_with(monitor, "dev", raw_settings("sandbox", {**files, "kubeContext": "k3s-localhost"}))
+    assert identifier(monitor.deployment).endswith(":6443-k3s-localhost")
+    after = deploy("dev", tmp_path, before=monitor.deployment)
+    assert identifier(after) == "disttrain-dev-k3s-localhost"

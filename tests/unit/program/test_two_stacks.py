@@ -48,6 +48,38 @@ def test_platform_that_is_not_up_is_said_with_both_ways_out(outputs: dict[str, A
     assert [r for r in monitor.deployment.resources if r.type.startswith("command:")] == []
 
 
+def test_platform_of_another_passphrase_is_said_to_be_locked(tmp_path: Path) -> None:
+    """A platform whose kubeconfig this shell cannot decrypt is up all the same. The engine gives an
+    empty object for such an output, and only notes that it has done so.
+    """
+    outputs = {**deploy("dev", tmp_path).outputs, "kubeconfig": {}}
+    with pytest.raises(pulumi.RunError) as failure:
+        run_with(RecordingMonitor(outputs), "multipod", raw_settings("multipod"))
+    said = str(failure.value)
+    assert said.startswith("platform: 'dev' cannot be used: that stack is up, but its kubeconfig")
+    assert "pulumi stack change-secrets-provider passphrase --stack " in said
+    assert "no stack of this name is up" not in said
+
+
+def test_platform_that_cannot_be_read_is_said_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """If the backend cannot give the outputs of the platform's stack, such as without the key of
+    its secrets, the error names the setting, the reason and a command to try.
+    """
+
+    async def refuse(*_: object) -> None:
+        raise Exception("invoke failed: no valid credential sources found")
+
+    monkeypatch.setattr("infra.platform.reference.invoke_async", refuse)
+    with pytest.raises(pulumi.RunError) as failure:
+        run_with(RecordingMonitor({}), "multipod", raw_settings("multipod"))
+    said = str(failure.value)
+    assert said.startswith("platform: 'dev' cannot be used: the outputs of that stack cannot be re")
+    assert "no valid credential sources found" in said
+    assert "`pulumi stack output --stack dev --show-secrets` works" in said
+
+
 def test_platform_that_is_the_stack_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pulumi.RunError, match="is this stack itself"):
         deploy("dev", tmp_path, {"platform": "dev"})

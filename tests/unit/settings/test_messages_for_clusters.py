@@ -11,6 +11,7 @@ import pulumi
 import pytest
 import yaml
 
+from infra.settings.kubeconfig import check_paths
 from tests.unit.settings.form import FORM
 from tests.unit.settings.reading import SSH, read, refusal
 from tests.unit.stacks import PROJECT_FILE, files_of_this_machine
@@ -253,3 +254,66 @@ def test_kubeconfig_of_another_form_is_refused(
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
     text = refusal({"cluster": "existing", "kubeconfig": str(file)})
     assert f"kubeconfig: '{file}' cannot be used: {said}. Set " in text
+
+
+@pytest.mark.parametrize(
+    ("section", "content", "key"),
+    [
+        ("cluster", {"certificate-authority": "pki/ca.crt"}, "certificate-authority"),
+        ("user", {"client-certificate": "me.crt", "client-key": "/k"}, "client-certificate"),
+        ("user", {"client-key": "../me.key", "client-certificate": "/c"}, "client-key"),
+        ("user", {"tokenFile": "token"}, "tokenFile"),
+        ("user", {"exec": {"command": "./login"}}, "exec.command"),
+    ],
+)
+def test_paths_from_the_folder_of_a_kubeconfig_are_refused(
+    section: str, content: dict[str, Any], key: str, tmp_path: Path
+) -> None:
+    """`kubectl config` writes paths from the folder of the kubeconfig. Pulumi's Kubernetes provider
+    would take them from the project's folder, and find the cluster unreachable in the middle of
+    `up`.
+    """
+    file = Path(str(files_of_this_machine("sandbox", tmp_path)["kubeconfig"]))
+    _with_section(file, section, content)
+    text = refusal({"cluster": "existing", "kubeconfig": str(file)})
+    assert f"kubeconfig: '{file}' cannot be used: its {key} is " in text
+    assert "kubectl config view --raw --flatten" in text
+
+
+@pytest.mark.parametrize(
+    ("section", "content"),
+    [
+        ("cluster", {"certificate-authority": "ca.crt", "certificate-authority-data": "AA=="}),
+        ("cluster", {"certificate-authority": "/etc/pki/ca.crt"}),
+        ("user", {"exec": {"command": "aws"}}),
+        ("user", {"client-key-data": "AA==", "client-certificate-data": "AA=="}),
+    ],
+)
+def test_kubeconfig_without_such_paths_is_accepted(
+    section: str, content: dict[str, Any], tmp_path: Path
+) -> None:
+    """Contents, whole paths and the names of programs mean the same everywhere. In the project's
+    folder, paths from the kubeconfig's folder do so too.
+    """
+    file = Path(str(files_of_this_machine("sandbox", tmp_path)["kubeconfig"]))
+    _with_section(file, section, content)
+    check_paths(file, "", tmp_path / "project")
+    _with_section(file, "user", {"tokenFile": "token"})
+    check_paths(file, "", file.parent)
+
+
+def test_several_kubeconfigs_are_refused_with_the_way_to_one() -> None:
+    """The value of KUBECONFIG may name several files. The provider reads one, so the message says
+    how they become one.
+    """
+    text = refusal({"cluster": "existing", "kubeconfig": "/home/me/.kube/config:/home/me/other"})
+    assert "'/home/me/.kube/config:/home/me/other' cannot be used: it names several files" in text
+    assert "kubectl config view --raw --flatten >FILE" in text
+
+
+def _with_section(file: Path, section: str, content: dict[str, Any]) -> None:
+    """Add this content to the cluster or to the user of a kubeconfig."""
+    plain = yaml.safe_load(file.read_text())
+    inside = plain["clusters"][0]["cluster"] if section == "cluster" else {}
+    entry = {"name": "c" if section == "cluster" else "u", section: {**inside, **content}}
+    file.write_text(yaml.safe_dump({**plain, f"{section}s": [entry]}))

@@ -1,5 +1,6 @@
 """The stack files of the project, and how a stack file is read without Pulumi."""
 
+import json
 import re
 from pathlib import Path
 
@@ -110,6 +111,28 @@ def test_a_misspelt_prefix_is_refused(written: str, tmp_path: Path) -> None:
         )
 
 
+def test_settings_of_the_former_project_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a user gives the project another name in Pulumi.yaml, settings that still have the former
+    one are refused. Otherwise each of them would have its default, and nobody would be told.
+    """
+    for module in ("project", "reader"):
+        monkeypatch.setattr(f"infra.settings.{module}.project_name", lambda: "acme-llm")
+    file = stack_file(tmp_path, {"disttrain:gpus": 4, "acme-llm:gpusPerPod": 2})
+    for raw in (
+        raw_settings(file)[0],
+        own_values({"disttrain:gpus": "4", "acme-llm:gpusPerPod": "2"}, "acme-llm"),
+    ):
+        assert raw["gpusPerPod"] == "2"
+        with pytest.raises(pulumi.RunError) as failure:
+            parse_settings({**declared_defaults(), **raw}, (), "mine", KINDS)
+        assert (
+            "disttrain:gpus: '4' cannot be used: the settings of this project begin with acme-llm: "
+            "(did you mean acme-llm:gpus?). Set it by that name, and remove this one"
+        ) in str(failure.value)
+
+
 def test_a_secret_with_a_misspelt_prefix_is_not_shown() -> None:
     """The value of a setting that may hold a secret is not shown under a misspelt prefix either."""
     raw = {**declared_defaults(), **own_values({"distrain:sudoPassword": "hidden"})}
@@ -139,14 +162,37 @@ def test_doctor_takes_the_whole_name_of_a_stack(
     stack_file(tmp_path, config)
     asked: list[str] = []
 
-    def shown(name: str) -> dict[str, str]:
+    def shown(name: str) -> tuple[dict[str, str], set[str]]:
         asked.append(name)
-        return {"sudoPassword": "hidden"}
+        return {"sudoPassword": "hidden"}, {"sudoPassword"}
 
     monkeypatch.setattr("cli.stack_plan.stack_file", lambda name: tmp_path / f"Pulumi.{name}.yaml")
     monkeypatch.setattr("cli.stack_plan.shown_settings", shown)
     assert plan_of_stack(stack).expect.ranks == 3
     assert asked == [stack]
+
+
+ENVIRONMENT = "environment: [machines]\nconfig: {disttrain:gpusPerPod: 2}\n"
+OF_ENVIRONMENT = {
+    "disttrain:gpusPerPod": {"value": "3", "secret": False},
+    "disttrain:sudoPassword": {"value": "hidden", "secret": True},
+}
+
+
+@pytest.mark.parametrize("name", ["mine", "organization/disttrain/mine"])
+def test_doctor_takes_settings_of_environments(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a stack's file names environments of Pulumi ESC, `doctor` asks pulumi for the settings, as
+    `up` has them. Secrets of an environment count as encrypted.
+    """
+    file = tmp_path / "Pulumi.mine.yaml"
+    file.write_text(ENVIRONMENT)
+    monkeypatch.setattr("cli.stack_plan.stack_file", lambda stack: file)
+    monkeypatch.setattr("cli.stack_plan.ask_pulumi", lambda words: json.dumps(OF_ENVIRONMENT))
+    plan = plan_of_stack(name)
+    assert plan.expect.ranks == 3
+    assert plan.sudo_password == "hidden"
 
 
 def test_run_on_another_platform_is_read_with_its_queue(tmp_path: Path) -> None:
