@@ -88,6 +88,10 @@ class ProgramRanks(LocalRanks):
         elif self._has_asked:
             time.sleep(seconds)
 
+    def by_pid(self) -> dict[int, int | None]:
+        """Return the rank of each first process by its id; None if it starts ranks itself."""
+        return dict(zip(self.pids(), self._ranks, strict=True))
+
     @property
     def was_asked(self) -> bool:
         """Whether the processes were asked to end; then exit code 0 does not mean finished."""
