@@ -1,0 +1,36 @@
+"""Refuses a variable of the pods in a word of `program.command` that no shell reads."""
+
+import posixpath
+import re
+from collections.abc import Sequence
+
+from infra.settings.reader import Reader
+
+# The variables that docs/programs.md names, as a shell or Kubernetes writes them.
+_VARIABLE = re.compile(
+    r"\$[({]?(DISTTRAIN_[A-Z_]+|PET_[A-Z_]+|(LOCAL_|GROUP_|NODE_|ROLE_)?RANK"
+    r"|((LOCAL|GROUP|ROLE)_)?WORLD_SIZE|MASTER_(ADDR|PORT))\b"
+)
+_REPLACES_THEM = "composer"  # a launcher that replaces variables in the words of the program
+
+
+def check_variables(reader: Reader, command: Sequence[object]) -> None:
+    """Note the first word with such a variable, which the program would get as it is written.
+
+    A program would save to a folder that is called `$DISTTRAIN_CHECKPOINT_DIR`, in the container
+    and not on the volume. Words behind an option such as `-c` are a text for a shell or for Python.
+    """
+    for index, word in enumerate(command):
+        if not isinstance(word, str):
+            continue
+        if re.fullmatch("-[a-z]*c", word) or posixpath.basename(word) == _REPLACES_THEM:
+            return
+        if found := _VARIABLE.search(word):
+            reader.problem(
+                f"program.command[{index}]",
+                word,
+                f"no shell replaces {found[1]} in it, so the program would get it as it is written",
+                'Let a shell start the program, as in [sh, -c, "exec python train.py --out '
+                '$DISTTRAIN_CHECKPOINT_DIR"]',
+            )
+            return
