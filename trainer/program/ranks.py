@@ -14,12 +14,14 @@ from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
-from trainer.program.leftovers import end_leftovers, orphans, reap, take_orphans
+from trainer.program.leftovers import command_of, end_leftovers, orphans, reap, take_orphans
 
 # When a rank has failed, the others get SIGTERM. They are killed after so many seconds.
 GRACE_SECONDS = 10.0
 REAP_SECONDS = 10.0
 """The time between two removals of orphans that have ended by themselves."""
+
+SHOWN_COMMANDS = 3
 
 
 class ProgramRanks(LocalRanks):
@@ -143,10 +145,22 @@ class ProgramRanks(LocalRanks):
 
         Then close the output pipes; see `LocalRanks`.
         """
+        if not self._has_asked and not any(self.exit_codes()):
+            self._say_what_goes_on()
         if left := end_leftovers(self._helpers()):
             pids = ", ".join(map(str, left))
             self._say(f"warning: process(es) {pids} of the program cannot be ended")
         super().close()
+
+    def _say_what_goes_on(self) -> None:
+        """Name the processes that still run although the program has ended with exit code 0."""
+        names = [command_of(pid) for pid in orphans(self._own())]
+        if shown := ", ".join(filter(None, names[:SHOWN_COMMANDS])):
+            self._say(
+                "warning: the program has ended with exit code 0, and what it has left running is "
+                f"ended now: {shown}. If the training is among it, start it in the foreground, "
+                "without & or nohup"
+            )
 
 
 def _signal_group(group: int, number: int) -> None:
