@@ -146,7 +146,7 @@ def not_started(message: str) -> Json:
 )
 def test_image_without_what_a_program_needs_ends_the_wait(item: Json, program: str) -> None:
     """A pod whose image has no Python for the launcher ends the wait at once, in the words of each
-    runtime for containers. A Job would make pods that cannot start for half an hour.
+    runtime for containers. A Job would make one such pod after another.
     """
     assert look(job(), item).failure == (
         f"pod train-0 cannot start: its image has no {program} on its PATH that the pod's user may "
