@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trainer.launch.exit_codes import ExitCode
 from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
+from trainer.program.exits import is_failure
 from trainer.program.leftovers import command_of, end_leftovers, orphans, reap, take_orphans
 
 # When a rank has failed, the others get SIGTERM. They are killed after so many seconds.
@@ -62,6 +62,7 @@ class ProgramRanks(LocalRanks):
         """
         self._helpers, self._stop = helpers, stop
         self._has_asked, self._ending_since_seconds = False, float("inf")
+        self._were_running = [False] * len(environments)  # when they were asked to end
         self._asked_orphans, self._reaped_at = set[int](), time.monotonic()
         take_orphans()
         super().__init__(process_of(command, folder), environments, status, output, tap)
@@ -70,6 +71,7 @@ class ProgramRanks(LocalRanks):
         """Ask each rank once to save and end. If asked twice, many programs end without saving."""
         if not self._has_asked:
             self._has_asked = True
+            self._were_running = [code is None for code in self.exit_codes()]
             super().request_stop()
 
     def is_running(self) -> bool:
@@ -95,9 +97,9 @@ class ProgramRanks(LocalRanks):
         return dict(zip(self.pids(), self._ranks, strict=True))
 
     @property
-    def was_asked(self) -> bool:
-        """Whether the processes were asked to end; then exit code 0 does not mean finished."""
-        return self._has_asked
+    def were_asked(self) -> list[bool]:
+        """Whether each process was asked to end while it ran; see `report_of`."""
+        return self._were_running
 
     def has_failed(self) -> bool:
         """Whether a rank has ended, but neither finished nor was stopped on request.
@@ -106,9 +108,8 @@ class ProgramRanks(LocalRanks):
         """
         if self._stop.requested:
             return False
-        expected = [None, ExitCode.DONE, ExitCode.PREEMPTED]
-        expected += [-signal.SIGTERM] if self._has_asked else []
-        return any(code not in expected for code in self.exit_codes())
+        ends = zip(self.exit_codes(), self._were_running, strict=True)
+        return any(is_failure(code, was_asked=was_asked) for code, was_asked in ends)
 
     def end_soon(self) -> None:
         """Ask all ranks to end, and kill them after `GRACE_SECONDS`. Call this until none runs.

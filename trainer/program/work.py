@@ -187,7 +187,7 @@ class Program:
             self._curve.close()
             self._curve = None
         codes = [code for code in self._ranks.exit_codes() if code is not None]
-        report = report_of(codes, self._names, was_asked=self._ranks.was_asked)
+        report = report_of(codes, self._names, self._ranks.were_asked)
         if report.code == ExitCode.DONE and self._node.rank == 0:
             # This has to come before the event of the round's end, which alone would count as a
             # restart. The step is 0 if none was seen. If another node fails now, the next round
