@@ -40,9 +40,32 @@ def test_variable_that_no_shell_replaces_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("command", "index"),
+    [
+        (["python", "prepare.py", "&&", "python", "train.py"], 2),
+        (["python", "train.py", "||", "true"], 2),
+        (["python", "train.py", "2>&1"], 2),
+    ],
+)
+def test_word_that_only_a_shell_understands_is_refused(command: list[str], index: int) -> None:
+    """A word such as `&&` that no shell reads is refused: only the first program would run, and end
+    the run as finished.
+    """
+    said = refusal({"program": {"command": command}})
+    assert said.count("  - program.command") == 1
+    assert (
+        f"program.command[{index}]: {command[index]!r} cannot be used: no shell reads it, so the "
+        "first program would get it and all words behind it. Let a shell start the programs, as in "
+        '[sh, -c, "python prepare.py && exec python train.py"].'
+    ) in said
+
+
+@pytest.mark.parametrize(
     "command",
     [
         ["sh", "-c", "exec python train.py --rank $RANK"],
+        ["bash", "-c", "python a.py $0 && python b.py", "&&"],
+        ["python", "train.py", "--separator", "|", "--sign", "&"],
         ["env", "A=b", "bash", "-ec", "exec python train.py --rank $RANK"],
         ["composer", "train.py", "$DISTTRAIN_CHECKPOINT_DIR"],
         ["python", "train.py", "--pattern", "loss$", "--price", "$5", "${oc.env:RANK}", "$RANKS"],

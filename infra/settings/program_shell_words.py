@@ -1,4 +1,4 @@
-"""Refuses a variable of the pods in a word of `program.command` that no shell reads."""
+"""Refuses words of `program.command` that only a shell understands, where no shell reads them."""
 
 import posixpath
 import re
@@ -11,11 +11,14 @@ _VARIABLE = re.compile(
     r"\$[({]?(DISTTRAIN_[A-Z_]+|PET_[A-Z_]+|(LOCAL_|GROUP_|NODE_|ROLE_)?RANK"
     r"|((LOCAL|GROUP|ROLE)_)?WORLD_SIZE|MASTER_(ADDR|PORT))\b"
 )
+_OPERATORS = ("&&", "||", "2>&1")  # The sign | alone may be meant as a separator.
 _REPLACES_THEM = "composer"  # a launcher that replaces variables in the words of the program
 
 
-def check_variables(reader: Reader, command: Sequence[object]) -> None:
-    """Note the first word with such a variable, which the program would get as it is written.
+def check_shell_words(reader: Reader, command: Sequence[object]) -> None:
+    """Note the first word with a variable of the pods, or that joins commands.
+
+    The program would get it as it is written.
 
     A program would save to a folder that is called `$DISTTRAIN_CHECKPOINT_DIR`, in the container
     and not on the volume. Words behind an option such as `-c` are a text for a shell or for Python.
@@ -24,6 +27,15 @@ def check_variables(reader: Reader, command: Sequence[object]) -> None:
         if not isinstance(word, str):
             continue
         if re.fullmatch("-[a-z]*c", word) or posixpath.basename(word) == _REPLACES_THEM:
+            return
+        if word in _OPERATORS:
+            reader.problem(
+                f"program.command[{index}]",
+                word,
+                "no shell reads it, so the first program would get it and all words behind it",
+                "Let a shell start the programs, as in "
+                '[sh, -c, "python prepare.py && exec python train.py"]',
+            )
             return
         if found := _VARIABLE.search(word):
             reader.problem(
