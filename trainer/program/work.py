@@ -126,7 +126,8 @@ class Program:
             raise FatalError(
                 f"program.command: {config.program.command[0]!r} cannot be started "
                 f"({error.strerror}). Name a program that the image has, or one of the files of "
-                "program.files as ./NAME; a script needs a first line such as #!/bin/sh"
+                "program.files as ./NAME; a script needs a first line such as #!/bin/sh, which "
+                "names a program that the image has (and no carriage returns)"
             ) from error
         place, say = here.nodes.index(node.rank), self._output.say
         self._own_ranks = OwnRanksWatch(self._ranks.by_pid(), place, here.world_size, say)

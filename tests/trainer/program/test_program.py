@@ -227,6 +227,22 @@ def test_script_without_an_interpreter_is_fatal_and_named(desk: Desk) -> None:
     assert "a script needs a first line such as #!/bin/sh" in desk.log()
 
 
+@pytest.mark.parametrize("first_line", ["#!/bin/no-such-shell", "#!/bin/sh\r"])
+def test_script_whose_interpreter_is_missing_is_explained(desk: Desk, first_line: str) -> None:
+    """A script whose first line names a program that is not there, such as bash in a small image,
+    or one with the line ends of Windows, gets the system's error of a file that is not there.
+    """
+    script = desk.root / "start.sh"
+    script.write_bytes(f"{first_line}\necho hello\n".encode())
+    script.chmod(0o755)
+    assert desk.run(desk.config(str(script))) == ExitCode.FATAL
+    assert "cannot be started (No such file or directory)" in desk.log()
+    assert (
+        "a script needs a first line such as #!/bin/sh, which names a program that the image has "
+        "(and no carriage returns)"
+    ) in desk.log()
+
+
 FAILS_TEN_STEPS_LATER = """
     import os, pathlib, sys, time
     run = pathlib.Path(os.environ["DISTTRAIN_RUN_DIR"])
