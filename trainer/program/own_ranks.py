@@ -62,7 +62,7 @@ def ranks_not_of_the_run(first: Mapping[int, int | None], world_size: int) -> st
     Args:
         first: The ids of the program's first processes on this node, each with its rank. It is None
             if the process starts the ranks of its node itself; then this must not be the first
-            node, on which rank 0 belongs.
+            node, where the rank 0 of any number of ranks is expected.
         world_size: The number of ranks of the run.
     """
     children = _children()
@@ -71,7 +71,7 @@ def ranks_not_of_the_run(first: Mapping[int, int | None], world_size: int) -> st
             own_rank, own_size = _rank_and_size(process)
             if not own_rank.isdecimal() or not own_size.isdecimal():
                 continue
-            if rank is None and own_rank == "0":
+            if rank is None and own_rank == "0" and int(own_size) < world_size:
                 return (
                     f"a rank 0 of {own_size} runs in this pod too, so the ranks of each pod train "
                     "alone. The program's launcher has to be told of the other pods "

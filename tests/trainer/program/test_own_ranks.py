@@ -42,11 +42,14 @@ def shell_with_a_child(own: str, childs: str) -> Iterator[int]:
 
 
 def test_rank_0_of_another_node_is_named() -> None:
-    """On another node than the first one, a rank 0 is one that trains without the other nodes."""
+    """On another node than the first one, a rank 0 of fewer ranks than the run has trains without
+    the other nodes. torchrun may put the rank 0 of all ranks there.
+    """
     with shell_with_a_child("", "RANK=0 WORLD_SIZE=2") as shell:
         assert ranks_not_of_the_run({shell: None}, 4).startswith("a rank 0 of 2 runs in this pod")
-    with shell_with_a_child("", "RANK=2 WORLD_SIZE=4") as shell:
-        assert not ranks_not_of_the_run({shell: None}, 4)
+    for of_the_run in ("RANK=2 WORLD_SIZE=4", "RANK=0 WORLD_SIZE=4"):
+        with shell_with_a_child("", of_the_run) as shell:
+            assert not ranks_not_of_the_run({shell: None}, 4)
 
 
 @pytest.mark.parametrize("other", ["RANK=1 WORLD_SIZE=2", "RANK=0 WORLD_SIZE=1"])
