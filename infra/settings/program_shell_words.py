@@ -1,4 +1,7 @@
-"""Refuses words of `program.command` that only a shell understands, where no shell reads them."""
+"""Refuses words of `program.command` that only a shell understands, where no shell reads them.
+
+It also refuses a line for a shell whose exit code is not that of the program.
+"""
 
 import posixpath
 import re
@@ -11,6 +14,7 @@ _VARIABLE = re.compile(
     r"\$[({]?(DISTTRAIN_[A-Z_]+|PET_[A-Z_]+|(LOCAL_|GROUP_|NODE_|ROLE_)?RANK"
     r"|((LOCAL|GROUP|ROLE)_)?WORLD_SIZE|MASTER_(ADDR|PORT))\b"
 )
+_TEE_AT_THE_END = re.compile(r"\|&?\s*tee\b[^|]*$")
 _OPERATORS = ("&&", "||", "2>&1")  # The sign | alone may be meant as a separator.
 _REPLACES_THEM = "composer"  # a launcher that replaces variables in the words of the program
 
@@ -18,15 +22,17 @@ _REPLACES_THEM = "composer"  # a launcher that replaces variables in the words o
 def check_shell_words(reader: Reader, command: Sequence[object]) -> None:
     """Note the first word with a variable of the pods, or that joins commands.
 
-    The program would get it as it is written.
-
-    A program would save to a folder that is called `$DISTTRAIN_CHECKPOINT_DIR`, in the container
-    and not on the volume. Words behind an option such as `-c` are a text for a shell or for Python.
+    The program would get it as it is written. It would save to a folder that is called
+    `$DISTTRAIN_CHECKPOINT_DIR`, in the container and not on the volume. Words behind an option such
+    as `-c` are a text for a shell or for Python.
     """
     for index, word in enumerate(command):
         if not isinstance(word, str):
             continue
-        if re.fullmatch("-[a-z]*c", word) or posixpath.basename(word) == _REPLACES_THEM:
+        if re.fullmatch("-[a-z]*c", word):
+            _check_line(reader, command, index + 1)
+            return
+        if posixpath.basename(word) == _REPLACES_THEM:
             return
         if word in _OPERATORS:
             reader.problem(
@@ -46,3 +52,19 @@ def check_shell_words(reader: Reader, command: Sequence[object]) -> None:
                 '$DISTTRAIN_CHECKPOINT_DIR"]',
             )
             return
+
+
+def _check_line(reader: Reader, command: Sequence[object], index: int) -> None:
+    """Note a line for a shell that ends as `tee` does and not as the program."""
+    line = command[index] if index < len(command) else None
+    if not isinstance(line, str) or not _TEE_AT_THE_END.search(line):
+        return
+    if not any("pipefail" in str(word) for word in command):
+        reader.problem(
+            f"program.command[{index}]",
+            line,
+            "a shell ends with the exit code of tee, so the run would count as finished if the "
+            "program has failed",
+            "Leave tee out, as the run's folder has a log of all lines, or write [bash, -o, "
+            "pipefail, -c, ...]",
+        )

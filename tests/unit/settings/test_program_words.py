@@ -61,8 +61,28 @@ def test_word_that_only_a_shell_understands_is_refused(command: list[str], index
 
 
 @pytest.mark.parametrize(
+    "line", ["python train.py | tee /data/log", "cd /data; python train.py 2>&1 |tee -a log"]
+)
+def test_pipe_that_hides_how_the_program_ended_is_refused(line: str) -> None:
+    """A pipe to `tee` is refused where the shell ends as `tee` does. A training that has failed
+    would count as finished, and would not be started again.
+    """
+    said = refusal({"program": {"command": ["bash", "-c", line]}})
+    assert said.count("  - program.command") == 1
+    assert (
+        f"program.command[2]: {line!r} cannot be used: a shell ends with the exit code of tee, so "
+        "the run would count as finished if the program has failed. Leave tee out, as the run's "
+        "folder has a log of all lines, or write [bash, -o, pipefail, -c, ...]."
+    ) in said
+
+
+@pytest.mark.parametrize(
     "command",
     [
+        ["bash", "-o", "pipefail", "-c", "python train.py | tee /data/log"],
+        ["bash", "-c", "set -eo pipefail; python train.py | tee /data/log"],
+        ["bash", "-c", "python train.py > >(tee /data/log)"],
+        ["bash", "-c", "python make.py | tee /data/seed | python train.py"],
         ["sh", "-c", "exec python train.py --rank $RANK"],
         ["bash", "-c", "python a.py $0 && python b.py", "&&"],
         ["python", "train.py", "--separator", "|", "--sign", "&"],
