@@ -1,8 +1,9 @@
 """Finds ranks that a program has started itself and that are not those of the run.
 
-A launcher that is not told of the other pods, such as `torchrun --standalone` in a script, lets the
-ranks of each pod train alone. A launcher that is started once for each rank starts too many. Such
-ranks train without an error, but all of them write the same checkpoints.
+A launcher that is not told of the other pods, such as `torchrun --nnodes=1` in a script, lets the
+ranks of each pod train alone, and `torchrun --standalone` waits for the others in its own pod. A
+launcher that is started once for each rank starts too many. Such ranks train without an error, but
+all of them write the same checkpoints.
 
 Linux shows the variables with which a process was started. A program that sets them later, or that
 starts its processes by a fork, is not found.
@@ -11,9 +12,11 @@ starts its processes by a fork, is not found.
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 NOT_OF_THE_RUN = "warning: the ranks are not those of the run: "
@@ -21,6 +24,9 @@ NOT_OF_THE_RUN = "warning: the ranks are not those of the run: "
 LOOK_SECONDS = 10.0
 REPEAT_SECONDS = 300.0  # the warning is repeated this often, as `status` reads the last lines
 _PROC = Path("/proc")
+_LOOKS_HERE = re.compile(
+    r" (--standalone|--(?:rdzv[-_]endpoint|master[-_]addr)[ =](?:localhost|127\.)\S*)(?: |$)"
+)
 
 
 class OwnRanksWatch:
@@ -68,21 +74,56 @@ def ranks_not_of_the_run(first: Mapping[int, int | None], world_size: int) -> st
     children = _children()
     for pid, rank in first.items():
         for process in _with_descendants(pid, children):
-            own_rank, own_size = _rank_and_size(process)
-            if not own_rank.isdecimal() or not own_size.isdecimal():
-                continue
-            if rank is None and own_rank == "0" and int(own_size) < world_size:
-                return (
-                    f"a rank 0 of {own_size} runs in this pod too, so the ranks of each pod train "
-                    "alone. The program's launcher has to be told of the other pods "
-                    '(docs/programs.md, "Launchers in several pods")'
+            why = _of_the_node(process, world_size) if rank is None else ""
+            if rank is not None and (started := _started_by_rank(process, rank, world_size)):
+                why = (
+                    f"rank {rank} of {world_size} has started {started}. If the program starts its "
+                    "ranks itself, set program.per to node, so that it is started once in each pod"
                 )
-            if rank is not None and (own_rank, own_size) != (str(rank), str(world_size)):
-                return (
-                    f"rank {rank} of {world_size} has started a rank {own_rank} of {own_size}. If "
-                    "the program starts its ranks itself, set program.per to node, so that it is "
-                    "started once in each pod"
-                )
+            if why:
+                return why
+    return ""
+
+
+def _of_the_node(process: int, world_size: int) -> str:
+    """Return how a process that a launcher of the node is, or has started, misses the others."""
+    rank, size = _rank_and_size(process)
+    how = '(docs/programs.md, "Launchers in several pods")'
+    if rank == "0" and size.isdecimal() and int(size) < world_size:
+        return (
+            f"a rank 0 of {size} runs in this pod too, so the ranks of each pod train alone. The "
+            f"program's launcher has to be told of the other pods {how}"
+        )
+    if option := _LOOKS_HERE.search(_torchrun(process)):
+        return (
+            f"torchrun {option[1]} looks for the other pods in its own pod, so each of them waits. "
+            f"Remove that option {how}"
+        )
+    return ""
+
+
+def _started_by_rank(process: int, rank: int, world_size: int) -> str:
+    """Return what a process below that of a rank is, if it is another rank or a launcher."""
+    own_rank, own_size = _rank_and_size(process)
+    is_a_rank = own_rank.isdecimal() and own_size.isdecimal()
+    if is_a_rank and (own_rank, own_size) != (str(rank), str(world_size)):
+        return f"a rank {own_rank} of {own_size}"
+    return "a torchrun" if _torchrun(process) else ""
+
+
+def _torchrun(pid: int) -> str:
+    """Return the options of a torchrun, each word after a space; empty if it is another process.
+
+    Words behind the name of a script are the script's own.
+    """
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return ""
+    for place, word in enumerate(words[:5]):  # it stands behind Python and its options
+        if word == "torch.distributed.run" or word.rpartition("/")[2] == "torchrun":
+            own = takewhile(lambda each: not each.endswith(".py"), words[place + 1 :])
+            return "".join(f" {each}" for each in own) or " "
     return ""
 
 

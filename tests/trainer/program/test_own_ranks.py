@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +22,14 @@ TOO_MANY = "warning: the ranks are not those of the run: rank 0 of 2 has started
 
 
 @contextmanager
-def shell_with_a_child(own: str, childs: str) -> Iterator[int]:
-    """Start a shell and a child of it with these variables, and yield the shell's id."""
-    child = f"env {childs} sh -c 'echo up; exec sleep 3600'"
+def shell_with_a_child(
+    own: str, childs: str, command: str = "sh -c 'echo up; exec sleep 3600'"
+) -> Iterator[int]:
+    """Start a shell and a child of it with these variables, and yield the shell's id.
+
+    The child, which runs `command`, prints a line.
+    """
+    child = f"env {childs} {command}"
     variables = dict(each.split("=") for each in own.split())
     shell = subprocess.Popen(
         ["sh", "-c", f"{child} & wait"],
@@ -59,6 +65,37 @@ def test_rank_that_another_rank_has_started_is_named(other: str) -> None:
     """
     with shell_with_a_child("RANK=0 WORLD_SIZE=2", other) as shell:
         assert "set program.per to node" in ranks_not_of_the_run({shell: 0}, 2)
+
+
+@pytest.fixture
+def torchrun(tmp_path: Path) -> Path:
+    """Return a stand-in for torchrun, which waits with the same words in its command line."""
+    made = tmp_path / "torchrun"
+    made.write_text("#!/bin/sh\necho up\nsleep 3600\n")
+    made.chmod(0o755)
+    return made
+
+
+@pytest.mark.parametrize(
+    "option", ["--standalone", "--rdzv_endpoint=localhost:0", "--master-addr 127.0.0.1"]
+)
+def test_torchrun_that_waits_in_its_own_pod_is_named(torchrun: Path, option: str) -> None:
+    """A torchrun that looks for the other pods in its own one is named while it waits, which it
+    does for ten minutes and without any rank.
+    """
+    with shell_with_a_child("", "A=b", f"{torchrun} --tee 3 {option} a.py") as shell:
+        assert ranks_not_of_the_run({shell: None}, 4).startswith(
+            f"torchrun {option} looks for the other pods in its own pod, so each of them waits"
+        )
+    with shell_with_a_child("", "A=b", f"{torchrun} a.py --standalone") as shell:
+        assert not ranks_not_of_the_run({shell: None}, 4)
+
+
+def test_torchrun_below_a_rank_is_named(torchrun: Path) -> None:
+    """A torchrun below a rank is named before it has started ranks: it is started too often."""
+    with shell_with_a_child("RANK=0 WORLD_SIZE=2", "A=b", f"{torchrun} a.py") as shell:
+        found = ranks_not_of_the_run({shell: 0}, 2)
+    assert found.startswith("rank 0 of 2 has started a torchrun. If the program starts its ranks")
 
 
 def test_children_of_a_rank_are_no_further_ranks() -> None:
