@@ -15,6 +15,7 @@ from infra.kube.namespaces.claim_names import names_findings
 from infra.kube.namespaces.claim_namespace import namespace_findings
 from infra.kube.pods.room import nodes_with_room, pod_needs
 from infra.kube.runs.pods_findings import RunPods, pods_findings
+from infra.kube.runs.rights_on_runs import needs_for_runs
 from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
 from infra.platform.stack_name import shown_stack_name
 from infra.rights import ADMINISTRATOR
@@ -70,6 +71,8 @@ def ask(
                     small = replace(each, requests={})
                     volume = replace(volume, reached=partial(nodes_with_room, small))
             found.add(storage_findings(api, volume))
+            if pods:
+                needs = [*needs, *needs_for_runs(api, namespace)]
             if missing := missing_rights(api, needs, namespace):
                 found.problems.append(rights_problem(missing, namespace))
             if pods:

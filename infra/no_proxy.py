@@ -46,6 +46,14 @@ def bypasses_proxy(host: str, entries: Iterable[str]) -> bool:
     return any(address in network for network in map(_network, entries) if network)
 
 
+def is_loopback(address: str) -> bool:
+    """Whether an address is that of the machine itself, such as 127.0.0.1 or `localhost`."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
 def is_entry(text: str) -> bool:
     """Whether an entry is one of a kind that programs know: a name, an address, a network or `*`.
 

@@ -53,6 +53,7 @@ from infra.settings.controllers import PROMETHEUS
 from infra.settings.idle import idle_settings
 from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
+from infra.workloads.pod import least_resources
 from infra.workloads.run import Run
 
 NOT_KNOWN_YET = "not-known-yet"
@@ -268,6 +269,7 @@ def _pods(settings: RunSettings, run: Run, cluster_grows: bool) -> RunPods:
         level=run.placement.required_level,
         volcano_queue=run.kind.queue_of_its_own(run),
         has_dataset=not settings.config.has_program,
+        dataset_resources=least_resources(run.parts),
         can_queue=run.kind.queued,
         itself=Workload(run.kind.api_version, run.kind.kind, run.workload_name),
         suspend=run.kind.suspend(run),

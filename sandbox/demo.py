@@ -1,5 +1,6 @@
 """`make demo` trains on a sandbox cluster by `pulumi up`; `make demo-down` removes it all."""
 
+import os
 import re
 import shlex
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 from sandbox.cluster import STATE_ROOT, Cluster
 from sandbox.dataset import training_text
 from sandbox.follow import LiveLine, step_text, until_done
-from sandbox.pulumi_home import pulumi_environment
+from sandbox.pulumi_home import past_proxy, pulumi_environment
 from sandbox.say import say
 from sandbox.setup import prepare_sandbox
 from sandbox.stack import Stack
@@ -36,9 +37,9 @@ def environment() -> dict[str, str]:
 
 def print_environment() -> None:
     """Print `export` lines, which a shell reads with `eval`."""
-    names = ("PATH", "KUBECONFIG", "PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE")
+    names = ["PATH", "KUBECONFIG", "PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE"]
     values = environment()
-    for name in names:
+    for name in [*names, *past_proxy(os.environ)]:
         print(f"export {name}={shlex.quote(values[name])}")
 
 

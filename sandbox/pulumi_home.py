@@ -3,9 +3,11 @@
 import os
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.cache import cached_folder, content_key
+from sandbox.network import POOL
 from sandbox.toolchain import bin_dir, origin, tool_folder
 from sandbox.tools.cluster import COMMAND_PROVIDER, KUBERNETES_PROVIDER, TOOLS
 
@@ -35,6 +37,7 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
     path = os.pathsep.join((str(venv / "bin"), *engine, str(tools), os.environ.get("PATH", "")))
     return {
         **os.environ,
+        **past_proxy(os.environ),
         "PATH": path + ":/usr/sbin:/sbin",
         "PULUMI_HOME": str(plugin_home()),
         "PULUMI_BACKEND_URL": f"file://{backend}",
@@ -45,6 +48,19 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
         "PULUMI_SKIP_CONFIRMATIONS": "true",
         "PULUMI_DIY_BACKEND_DISABLE_CHECKPOINT_BACKUPS": "true",
     }
+
+
+def past_proxy(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which the clusters of the sandbox are reached past a proxy of the shell.
+
+    Args:
+        given: the shell's variables. Without a proxy among them the result is empty.
+    """
+    if not (given.get("https_proxy") or given.get("HTTPS_PROXY")):
+        return {}
+    there = given.get("no_proxy") or given.get("NO_PROXY") or ""
+    value = ",".join(dict.fromkeys(filter(None, (*there.split(","), str(POOL)))))
+    return {"NO_PROXY": value, "no_proxy": value}
 
 
 def runs_policy_packs() -> bool:

@@ -59,10 +59,10 @@ def evaluate(
     than a window, is evaluated too. No random numbers are used, and the model is left in training
     mode. All ranks must call this function.
 
-    `should_stop` is called before every batch, equally often on all ranks. If it returns True, the
-    evaluation ends with the result None. `forward_is_collective` says that every forward pass needs
-    all ranks; then a rank without a window runs a pass that does not count. `compiled` is the same
-    model, compiled, for batches of the full size, because only these always have the same shape.
+    `should_stop` is called equally often on all ranks, before each pass; its batch is read by then,
+    which may take long. If it returns True, the result is None. `forward_is_collective` says that
+    every pass needs all ranks; then a rank without a window runs one that does not count.
+    `compiled` is the same model, compiled for batches of the full size, which have one shape.
 
     If the split has more than `max_tokens` tokens, only as many windows as fit into this number are
     evaluated, but at least one. They are always the same windows, evenly spread over the split.
@@ -76,17 +76,19 @@ def evaluate(
     try:
         with torch.no_grad():
             for windows, tokens in passes:
+                starts = np.array(windows or [0], np.int64) * length
+                is_run = bool(windows) or forward_is_collective
+                batch = gather(dataset.val, starts, tokens) if is_run else None
                 if should_stop():
                     return None
-                if not (windows or forward_is_collective):
+                if batch is None:
                     continue
-                starts = np.array(windows or [0], np.int64) * length
                 is_full = len(starts) == batch_size and tokens == length
                 forward = compiled if compiled is not None and is_full else model
                 # If each block is compiled, `model` would compile the blocks anew for this shape.
                 stance = nullcontext() if is_full else torch.compiler.set_stance("force_eager")
                 with autocast(), stance:
-                    nats = forward(*to_device(gather(dataset.val, starts, tokens), device))
+                    nats = forward(*to_device(batch, device))
                 if windows:
                     total += nats
     finally:

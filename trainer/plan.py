@@ -67,19 +67,21 @@ class Row:
     gpu_hours: float
 
 
-def sent_bytes(shape: Shape, parallel: str, dtype: str, ranks: int, micro_steps: int) -> float:
+def sent_bytes(
+    shape: Shape, parallel: str, dtype: str, ranks: int, micro_steps: int, reductions: int = 1
+) -> float:
     """Compute the bytes that each rank sends for one update.
 
     `ddp` all-reduces the gradients. `fsdp` gathers weights in every micro-step: those of a block
-    before its forward pass and again before its backward pass, those outside the blocks once. In
-    the last micro-step it reduces the gradients, and each rank keeps its part of them.
+    before its forward pass and again before its backward pass, those outside the blocks once. It
+    reduces the gradients `reductions` times, and each rank keeps its part of them.
     """
     others = (ranks - 1) / ranks
     if parallel == "ddp":
         return 2 * others * shape.parameters * GRADIENT_BYTES
     gathered = shape.parameters + shape.block_parameters
     weights = micro_steps * gathered * WEIGHT_BYTES[dtype]
-    return others * (weights + shape.parameters * GRADIENT_BYTES)
+    return others * (weights + reductions * shape.parameters * GRADIENT_BYTES)
 
 
 def plan_row(
@@ -91,7 +93,8 @@ def plan_row(
     micro_steps = len(split.micro_batches)
     sequences = micro_steps * split.rows  # of each rank, with those that only fill up a micro-batch
     seconds = sequences * config.model.block_size * shape.flops_per_token / flops_per_second
-    sent = sent_bytes(shape, train.parallel, dtype, ranks, micro_steps)
+    reductions = micro_steps if train.reduce_each_micro_step else 1
+    sent = sent_bytes(shape, train.parallel, dtype, ranks, micro_steps, reductions)
     hours = train.max_steps * seconds / HOUR_SECONDS
     return Row(
         ranks=ranks,

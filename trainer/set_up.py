@@ -41,7 +41,7 @@ from trainer.watch.slow_rank import SlowRankWatch
 
 @dataclass
 class Run:
-    """Everything that one rank trains with. Training assigns new values only to the last four."""
+    """Everything that one rank trains with. Training assigns new values only to the last five."""
 
     config: RunConfig
     world: World
@@ -74,6 +74,8 @@ class Run:
     finite: FiniteCheck
     watch: SlowRankWatch
 
+    data_is_late: bool = False
+    """Whether a rank did not have its batches for the next update after the last one."""
     summary: str = ""
     """A short text about the newest record of the metrics, for the progress bar."""
     held_up_seconds: float = 0.0

@@ -80,10 +80,10 @@ def _loop(run: Run, on_first_step: Callable[[], None]) -> TrainingEnd:
             update = update_weights(run, step)
             step += 1
             if step == run.first_step + 1:
+                run.compiled.keep()
                 run.world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
                 run.reports.first_step(step)
-                run.compiled.keep()
 
             stopping = _agree(run)
             is_last = step == max_steps
@@ -140,9 +140,16 @@ def _evaluate_anew(run: Run, step: int) -> Validation | None:
 
 
 def _agree(run: Run) -> bool:
-    """Return whether any rank has to stop. Exchange the times by which a slow rank is found."""
+    """Return whether any rank has to stop.
+
+    The ranks also exchange whether all have their next batches, and the times by which a slow rank
+    is found.
+    """
     BEAT.phase(Phase.AGREEMENT)
-    stopping, exchanged = run.state.after_update(run.stop.requested, run.watch.to_exchange())
+    is_late = run.world.size > 1 and not run.prefetch.wait(0)
+    numbers = [float(is_late), *run.watch.to_exchange()]
+    stopping, (late, *exchanged) = run.state.after_update(run.stop.requested, numbers)
+    run.data_is_late = late > 0
     run.watch.step_done(exchanged)
     run.reports.saved(run.state.safe_step)
     return stopping

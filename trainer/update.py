@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import hashlib
 import math
+import time
 from dataclasses import dataclass
 
 import torch
 
 from trainer.data.gather import to_device
+from trainer.launch.exit_codes import RetryableError
 from trainer.schedule import learning_rate
 from trainer.set_up import Run
 from trainer.watch.beat import BEAT, Phase
 from trainer.watch.laps import Part
+
+_POLL_SECONDS = 1.0  # less than the smallest train.timeout_seconds
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ def update_weights(run: Run, step: int) -> Update:
     """Update the weights for the `step`-th time, counted from 0."""
     run.watch.begin_step()
     BEAT.at(Phase.DATA, step)
+    if run.data_is_late:
+        _wait_for_data(run, step)
     rate = learning_rate(step, run.config.train)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
@@ -88,6 +94,38 @@ def backward_of_global_batch(run: Run, step: int) -> torch.Tensor:
         loss_sum += loss.detach()
     run.watch.lap(Part.WAIT)  # Almost 0 with fsdp: its pass ends in a collective.
     return loss_sum
+
+
+def _wait_for_data(run: Run, step: int) -> None:
+    """Wait until all ranks have their batches, and meet again and again meanwhile.
+
+    A volume may take longer to answer than a rank may wait for the others in one collective, such
+    as an NFS server that restarts. `train.start_timeout_seconds` is the limit here.
+
+    Raises:
+        RetryableError: A rank has waited for longer. All ranks raise the error.
+    """
+    limit = max(run.config.train.start_timeout_seconds, run.config.train.timeout_seconds)
+    begin, has_data = time.monotonic(), False
+    while True:
+        if not has_data:
+            with run.meter.fetching():
+                has_data = run.prefetch.wait(_POLL_SECONDS)
+            run.watch.lap(Part.DATA)
+            if has_data:
+                BEAT.enter()  # The entrypoint sees a rank that waits for the others.
+        mine = 0 if has_data else run.world.rank + 1
+        late, seconds = run.world.max_unseen([mine, time.monotonic() - begin])
+        run.watch.lap(Part.WAIT)
+        if not late:
+            BEAT.leave()
+            return
+        if seconds > limit:
+            raise RetryableError(
+                f"rank {late - 1:.0f} has waited for {seconds:.0f} s for the data of step "
+                f"{step + 1}, longer than train.start_timeout_seconds ({limit}): its volume does "
+                "not answer"
+            )
 
 
 def _dropout_seed(seed: int, update: int, rank: int) -> int:

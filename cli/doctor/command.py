@@ -208,7 +208,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         kubeconfig=kubeconfig,
         kubectl=_kubectl(arguments.kubectl, kubeconfig) if kubeconfig else "",
         scope=scope,
-        expect=_expectations(arguments, os.environ),
+        expect=_expectations(arguments, os.environ, ssh.host if ssh and not kubeconfig else ""),
     )
 
 
@@ -244,13 +244,16 @@ def _check_options(arguments: argparse.Namespace) -> None:
         )
 
 
-def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expectations:
+def _expectations(
+    arguments: argparse.Namespace, env: Mapping[str, str], api_host: str
+) -> Expectations:
     """Return what the options say about the machine, and the proxies of the user's environment.
 
     NO_PROXY of that environment does not count, because `pulumi up` computes one for the machine.
     """
     return Expectations(
         provision=not arguments.kubeconfig,
+        api_host=api_host,
         data_root=arguments.data_root,
         namespace=arguments.namespace,
         gpus=arguments.gpus,

@@ -1,7 +1,8 @@
 """Runs the scripts that gather facts.
 
 One program runs on the host, over one connection. The facts about a cluster with a kubeconfig of
-its own, about the image builder and about the SSH agent are gathered on this machine.
+its own, about the image builder, the SSH agent and the way to the API server are gathered on this
+machine.
 """
 
 import shlex
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from cli.ask_host import SCRIPTS, answer_of_host, run_program
 from cli.check import PROBE_SECONDS, SMI_SECONDS
 from cli.doctor.agent_facts import agent_line
+from cli.doctor.api_facts import api_line
 from cli.doctor.build_facts import build_lines, builders_on_node
 from cli.facts import Facts, parse_facts
 from infra.node.doctor_plan import Plan
@@ -41,8 +43,9 @@ def gather(plan: Plan) -> Gathered:
         host = pool.submit(_host_facts, plan)
         cluster = pool.submit(_cluster_lines, plan) if _has_own_kubectl(plan) else None
         build = pool.submit(build_lines, plan.expect)
+        api = pool.submit(api_line, plan.expect.api_host)
         lines = [*host.result(), *(cluster.result() if cluster else []), *build.result()]
-    lines.append(agent_line(needed=plan.ssh is not None))
+    lines += [agent_line(needed=plan.ssh is not None), api.result()]
     return Gathered(parse_facts(lines), time.monotonic() - start)
 
 

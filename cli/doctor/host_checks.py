@@ -156,7 +156,8 @@ def module(name: str) -> Check:
         if state == "missing":
             return error(
                 f"kernel module {name} is neither loaded nor installed",
-                "install the kernel's modules (linux-modules-extra, kernel-modules) and reboot",
+                "install the kernel's modules (linux-modules-extra-$(uname -r), "
+                "kernel-modules-extra) and reboot",
             )
         return state
 

@@ -71,10 +71,11 @@ def first_name(plan: Plan) -> str:
 
 def further_plans(plan: Plan) -> dict[str, Plan]:
     """Return the plan for each further machine, by its name."""
-    # These settings are about the first machine only: it may build the image, and its address is
-    # the cluster's.
+    # These settings are about the first machine only: it may build the image, has the API server,
+    # and its address is the cluster's.
     expect = replace(
         plan.expect,
+        api_host="",
         node_address="",
         interface_address="",
         image="",

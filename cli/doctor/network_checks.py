@@ -3,6 +3,7 @@
 import ipaddress
 
 from cli.check import Check, Fault, error, only_for_own_k3s, skip_unless, warning
+from cli.doctor import api_facts
 from cli.doctor.agent_facts import ANSWERS, NOT_NEEDED, NOT_SET
 from cli.facts import Facts
 from infra.node.expectations import Expectations
@@ -43,6 +44,21 @@ def firewall(facts: Facts, expect: Expectations) -> Fault | str:
             rules = " && ".join(f"ufw allow from {net} to any" for net in missing)
             return warning(f"ufw is active without a rule for {', '.join(missing)}", rules)
     return "no firewall is in the way"
+
+
+def nm_cloud_setup(facts: Facts, expect: Expectations) -> Fault | str:
+    """NetworkManager's nm-cloud-setup is off; many releases of k3s do not start beside it.
+
+    https://github.com/k3s-io/k3s/pull/12889
+    """
+    only_for_own_k3s(expect)
+    if facts.one("nm_cloud_setup") == "enabled":
+        return warning(
+            "nm-cloud-setup of NetworkManager is enabled: many releases of k3s, such as v1.34.1, "
+            "do not start beside it, and before NetworkManager 1.32 it disturbs the pods' network",
+            "systemctl disable --now nm-cloud-setup.timer nm-cloud-setup.service, and reboot",
+        )
+    return facts.one("nm_cloud_setup")
 
 
 def ip_forward(facts: Facts, expect: Expectations) -> Fault | str:
@@ -229,10 +245,32 @@ def ssh_agent(facts: Facts, _: Expectations) -> Fault | str:
     )
 
 
+def api_port(facts: Facts, expect: Expectations) -> Fault | str:
+    """This machine reaches port 6443 of the host, unless clusterAccess is tunnel."""
+    state, host = facts.one("api_port"), expect.api_host
+    skip_unless(state != api_facts.NOT_NEEDED, "the API server is not reached there from here")
+    if state == api_facts.REACHED:
+        return f"port {api_facts.API_PORT} of {host} is reached from here"
+    if state == api_facts.BY_PROXY:
+        return warning(
+            f"`pulumi up` would connect to {host} through the proxy that HTTPS_PROXY of this shell "
+            "names",
+            f"put {host} into the variable NO_PROXY of this shell, if it is reached without a "
+            "proxy; or pulumi config set clusterAccess tunnel",
+        )
+    return error(
+        f"this machine does not reach port {api_facts.API_PORT} of {host} ({state}), where `pulumi "
+        "up` connects to the cluster",
+        "open the port for this machine, or let everything go through the SSH server: pulumi "
+        "config set clusterAccess tunnel",
+    )
+
+
 NETWORK_CHECKS = (
     port(6443),
     port(10250),
     Check("firewall", firewall),
+    Check("nm-cloud-setup", nm_cloud_setup),
     Check("ip-forward", ip_forward),
     Check("default-route", default_route),
     Check("cidr-overlap", cidr_overlap),
@@ -242,4 +280,5 @@ NETWORK_CHECKS = (
     Check("dns", dns),
     Check("pod-dns", pod_dns),
     Check("ssh-agent", ssh_agent),
+    Check("api-port", api_port),
 )

@@ -28,6 +28,10 @@ from infra.kube.api_server.api import Api
 
 MOST_LINES_OF_A_CRASH = 200_000
 STATUS_SAYS = "./disttrain status says what the run waits for"
+WITHOUT_RANKS = (
+    "--rank: there is no line of these ranks. With `per: node` the program starts its ranks "
+    "itself, and its lines have no ranks: leave --rank out then"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,6 +122,9 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
             lines = chain_rest(lines, merged)
         wanted = (line for line in lines if selection.has(line))
         screen.show(wanted if tail < 0 else deque(wanted, maxlen=tail))
+        is_all = tail and not (arguments.grep or arguments.since)
+        if selection.ranks and place.program and merged.has_begun and is_all and not screen.is_used:
+            warn(WITHOUT_RANKS)
         if merged.found_any and not merged.has_begun:
             warn(f"{place.workload} has written nothing yet; {STATUS_SAYS}")
         if follow and not merged.found_any and not over():
@@ -180,10 +187,12 @@ class Screen:
         self._has_colour, self._has_time = colour_is_wanted(), has_time
         self._on_terminal = sys.stdout.isatty()
         self._explained: set[tuple[str, str]] = set()
+        self.is_used = False  # whether a line was shown
 
     def show(self, lines: Iterable[Line]) -> None:
         """Print the lines. Raises BrokenPipeError if nobody reads the standard output any more."""
         for line in lines:
+            self.is_used = True
             self._put(shown(line, self._has_colour, self._has_time, self._on_terminal))
             meaning = explain(line.text)
             if meaning and (label(line), meaning) not in self._explained:

@@ -116,6 +116,11 @@ guards() {
   else
     fact ufw inactive
   fi
+  cloud_setup=disabled
+  for unit in nm-cloud-setup.service nm-cloud-setup.timer; do
+    ! has systemctl || [ "$(limited systemctl is-enabled "$unit")" != enabled ] || cloud_setup=enabled
+  done
+  fact nm_cloud_setup "$cloud_setup"
   case $(cat /sys/fs/selinux/enforce 2>/dev/null) in
     1) fact selinux enforcing ;;
     0) fact selinux permissive ;;

@@ -31,7 +31,7 @@ set -e; umask 077; mkdir -p "${1%/*}"; trap 'rm -f "$1.partial"' EXIT
 sh -c "$3" >"$1.partial"
 sum=$(sha256sum "$1.partial" | cut -d ' ' -f 1)
 [ "$sum" = "$2" ] || { echo "$1: sha256 is $sum, not $2" >&2; exit 1; }
-mv "$1.partial" "$1\""""
+sync "$1.partial"; mv "$1.partial" "$1\""""
 # Arguments: the folder, then the names of the files that stay.
 _REMOVE_OTHERS = """\
 set -e; cd "$1"; shift

@@ -136,6 +136,8 @@ def refuse_other_platform(image: Image, platform: str, what: str, way_out: str) 
 def build_into_cache(plan: ImagePlan, sources: Sources, platform: str, say: Say) -> None:
     """Build the dependencies on this machine into their folder of the cache.
 
+    The lock for building the image must be held (`locked`).
+
     Raises:
         RuntimeError: the build failed.
         ValueError: no builder works, or the base image is for another platform.
@@ -145,14 +147,11 @@ def build_into_cache(plan: ImagePlan, sources: Sources, platform: str, say: Say)
     say(f"image: building {plan.deps_reference} for {platform} with {chosen}; takes minutes, once")
     start = time.monotonic()
     layout.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=layout.parent, prefix="building-"))
-    try:
+    with scratch_folder(plan, sources.cache, "building") as scratch:
         build_layout(chosen, _build(plan, sources, platform), sources.project_root, scratch / "new")
         built = read_layout(scratch / "new")
         refuse_other_platform(built, platform, f"what {chosen} built", _other_base(plan, platform))
         (scratch / "new").rename(layout)  # so that the final name never has a half-built layout
-    finally:
-        shutil.rmtree(scratch)
     say(f"image: built in {time.monotonic() - start:.0f} s")
 
 
@@ -194,17 +193,41 @@ def _other_base(plan: ImagePlan, platform: str) -> str:
 
 
 @contextmanager
-def locked(plan: ImagePlan, cache: Path, target: str = "") -> Iterator[None]:
+def locked(plan: ImagePlan, cache: Path, say: Say, target: str = "") -> Iterator[None]:
     """Hold a lock, so that two processes do not build or move the same image at the same time.
 
     Args:
         plan: the image.
         cache: folder that holds the lock's file, in `images`.
+        say: takes a line of progress.
         target: the containerd to which the image is moved; empty: the lock is for building it.
     """
     folder = cache / "images"
     folder.mkdir(parents=True, exist_ok=True)
     end = f"-to-{hashlib.sha256(target.encode()).hexdigest()[:16]}" if target else ""
     with (folder / f"deps-{plan.deps_hash}{end}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("image: another process is at work on this image; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def scratch_folder(plan: ImagePlan, cache: Path, purpose: str) -> Iterator[Path]:
+    """Give a folder in the cache that is removed at the end. The lock must be held (`locked`).
+
+    If an earlier process was killed, its folder for the same image is removed first. That has
+    gigabytes, and may have the login of a package index.
+
+    Args:
+        plan: the image.
+        cache: folder in which the new one is made, in `images`.
+        purpose: the first word of the folder's name.
+    """
+    folder, prefix = cache / "images", f"{purpose}-{plan.deps_hash}-"
+    for left in folder.glob(f"{prefix}*"):
+        shutil.rmtree(left, ignore_errors=True)  # A builder may still write into it.
+    with tempfile.TemporaryDirectory(dir=folder, prefix=prefix) as made:
+        yield Path(made)

@@ -79,7 +79,7 @@ def ensure(
         prune(plan, containerd, say, keep_unused_minutes)
         return done
 
-    with locked(plan, sources.cache, containerd.location):
+    with locked(plan, sources.cache, say, containerd.location):
         return in_spite_of_a_restart(containerd, say, bring)
 
 
@@ -89,7 +89,7 @@ def _import(
     for problem in problems(plan, containerd):
         say(f"image: {problem}")
     # This lock is not held while blobs are moved, so that other nodes can get theirs.
-    with locked(plan, sources.cache):
+    with locked(plan, sources.cache, say):
         deps, built = get_dependencies(plan, sources, containerd, platform, say)
     image = with_code(plan, deps)
     start = time.monotonic()
@@ -115,7 +115,7 @@ def cached_layout(plan: ImagePlan, sources: Sources, say: Say) -> Path:
         RuntimeError, ValueError: as for `ensure`, or the layout is damaged.
     """
     layout = layout_folder(plan, sources.cache, this_machine())
-    with locked(plan, sources.cache):
+    with locked(plan, sources.cache, say):
         if not layout.exists():
             build_into_cache(plan, sources, this_machine(), say)
         read_cached(layout)  # Find damage now, and not where the bundle is used, without a network.

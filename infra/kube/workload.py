@@ -10,6 +10,13 @@ from typing import Any, cast
 from infra.kube.objects import Json, part, parts
 
 GIVEN_UP = ("Failed", "Terminated")  # the condition types that mean failure; the 2nd is Volcano's
+GOES_ON = "MPIJobEvicted"
+"""The reason of a failure that does not end a run.
+
+The MPI Operator notes it when a worker was evicted, and never takes it back. But it ends no pod,
+and makes a new worker when the evicted pod is deleted. When the run is over, `completionTime` is
+set too.
+"""
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,8 @@ def true_condition(item: Json, types: list[str]) -> str:
     status = part(item, "status")
     phase = {**part(status, "state"), "type": phase_of(item), "status": "True"}
     for condition in (*parts(status, "conditions"), phase):
+        if condition.get("reason") == GOES_ON and not status.get("completionTime"):
+            continue
         if condition.get("type") in types and condition.get("status") == "True":
             words = [str(condition[key]) for key in ("reason", "message") if condition.get(key)]
             return ": ".join([str(condition["type"]), *words])

@@ -167,6 +167,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         mig=bool(operator and operator.sharing.mig_profile),
         cuda=cuda_version(settings.image.torch_index_url),
         shm_kib=_shm_kib(settings, compute),
+        api_host=_api_host(settings),
         node_address=cluster.node_address,
         node_interface=cluster.node_interface,
         interface_address=cluster.interface_address,
@@ -184,6 +185,12 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         https_proxy=_text(settings.proxy.https),
     )
     return replace(expected, **_probes(settings))
+
+
+def _api_host(settings: PlatformSettings) -> str:
+    """The host behind SSH to whose API server `up` connects directly; empty: there is none."""
+    cluster, ssh = settings.cluster, settings.host.ssh
+    return ssh.host if ssh and cluster.installs_k3s and not cluster.tunnel else ""
 
 
 def _tolerated_taints(run: RunSettings | None) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ class Expectations:
     - `tolerated_taints`: keys of taints that do not keep our pods away; `*` stands for all.
     - `node_selector`: labels, as `key=value`, that the nodes of our pods must have.
     - `shm_kib`: shared memory in KiB that all pods of a node need together.
+    - `api_host`: the host whose port 6443 this machine must reach; empty: it need reach none.
     - `node_interface`: the network interface that k3s uses; empty: that of the default route.
     - `interface_address`: the address that this interface has to have; empty: any.
     - `proxy_scope`: which parts of k3s use the proxies: `all` or `containerd`.
@@ -64,6 +65,7 @@ class Expectations:
     mig: bool = False
     cuda: str = "11.8"
     shm_kib: int = GIB
+    api_host: str = ""
     node_address: str = ""
     node_interface: str = ""
     interface_address: str = ""

@@ -41,7 +41,9 @@ class WorkloadChoice(Kind, Protocol):
 
     @property
     def child_ending(self) -> str:
-        """The ending that the names of the run's objects must not have; empty if there is none."""
+        """The ending that the names of the run's objects must not have, as a regular expression;
+        empty if there is none.
+        """
         ...
 
 

@@ -1,11 +1,11 @@
 """Reads the further machines: each joins, as a node, the k3s of the first machine (`host`)."""
 
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from infra.no_proxy import is_loopback
 from infra.settings.address import spelled
 from infra.settings.cluster import ClusterSettings
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
@@ -158,14 +158,6 @@ def _check_first_address(
                 "machines joins the first one there",
                 "Set the first machine's address, as the others reach it",
             )
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an address is that of the machine itself, such as 127.0.0.1 or `localhost`."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> NodeSettings | None:

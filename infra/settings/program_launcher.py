@@ -4,8 +4,10 @@ import posixpath
 import re
 import shlex
 from collections.abc import Sequence
-from itertools import dropwhile, groupby
+from itertools import dropwhile, groupby, takewhile
 
+from infra.names import MASTER_PORT
+from infra.no_proxy import is_loopback
 from infra.settings.reader import Reader
 from infra.world import World
 from trainer.config import ProgramConfig
@@ -20,17 +22,20 @@ _MODULES = (
     *("accelerate.commands.launch", "deepspeed.launcher.runner"),
 )
 _TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
-# Launchers that do not read the variables of the pods, with the option that tells them of others.
-_NEEDS = {
+# Launchers that read no variable of the pod, and the option that tells them of the other pods.
+_TOLD_BY = {
     **dict.fromkeys(
-        ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"), "--machine_rank"
+        ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"),
+        "--machine_rank $PET_NODE_RANK",
     ),
-    **dict.fromkeys(("deepspeed", "deepspeed.launcher.runner"), "--no_ssh"),
-    "fabric run": "--node-rank",
+    **dict.fromkeys(
+        ("deepspeed", "deepspeed.launcher.runner"),
+        "--hostfile FILE --no_ssh --node_rank $NODE_RANK",
+    ),
+    "fabric run": "--node-rank $NODE_RANK",
 }
 # Options of torchrun without a value.
 _FLAGS = ("--standalone", "-m", "--module", "--no-python", "--run-path", "--use-env")
-_OWN_HOST = re.compile(r"(localhost|127\.\d+\.\d+\.\d+)(:\d*)?")
 _SHELLS = ("sh", "bash", "dash")
 _BEFORE = ("exec", "env", "nohup", "time")  # The words behind these are the command that runs.
 # The same with a subcommand, behind which there may be options.
@@ -44,8 +49,8 @@ def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None
     """Note a launcher that cannot start the ranks of this run.
 
     With `program.per: rank`, the default, each rank of several would start all ranks of its pod
-    once more, which would look for each other at the same port. With `node`, a launcher may not
-    look for the other pods: a torchrun because of its options, and others without an option.
+    once more, which would look for each other at the same port. With `node`, a launcher may have
+    options with which it does not find the other pods.
     """
     started = launchers_of(program.command)
     if program.per == "rank" and started and world.world_size > 1:
@@ -56,28 +61,38 @@ def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None
             "times, once for each rank",
             "Set node, so that it is started once in each pod, or take it out of program.command",
         )
-    if program.per == "rank" or world.pods == 1:
-        return
-    for launcher, words in started:
-        if launcher in _TORCHRUN and (option := _keeps_alone(words, world.pods)):
-            reader.problem(
-                "program.command",
-                option,
-                "torchrun would not find the ranks of the other pods, of which the run has "
-                f"{world.pods} in all",
-                "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK and PET_MASTER_ADDR, which "
-                "each pod has",
-            )
-        if (needed := _NEEDS.get(launcher)) and not _is_told(words, needed):
-            reader.problem(
-                "program.command",
-                launcher,
-                f"without {needed} and the number of the pod, it would not find the ranks of the "
-                f"other pods, of which the run has {world.pods} in all",
-                "Take it out and set program.per to rank, with which each rank has the variables "
-                "that torchrun sets, or give it the options in docs/programs.md, "
-                '"Launchers in several pods"',
-            )
+    if program.per == "node" and world.pods > 1:
+        for launcher, words in started:
+            _refuse_launcher_alone(reader, launcher, words, world.pods)
+
+
+def _refuse_launcher_alone(reader: Reader, launcher: str, words: Sequence[str], pods: int) -> None:
+    """Note a launcher that would start only the ranks of its own pod, or wait in vain."""
+    others = f"the ranks of the other pods, of which the run has {pods} in all"
+    if launcher in _TORCHRUN and (option := _keeps_alone(words, pods)):
+        reader.problem(
+            "program.command",
+            option,
+            f"torchrun would not find {others}",
+            "Leave it out: torchrun reads PET_NNODES, PET_NODE_RANK, PET_MASTER_ADDR and "
+            "PET_MASTER_PORT, which each pod has",
+        )
+    if (told_by := _TOLD_BY.get(launcher)) and not _is_told(words, told_by.split()[0]):
+        reader.problem(
+            "program.command",
+            launcher,
+            f"it would not find {others}, as it does not read their variables",
+            "Leave it out and set program.per to rank, or give it its options for several machines "
+            f"in a line for a shell, such as {told_by} (docs/programs.md, "
+            '"Launchers in several pods")',
+        )
+
+
+def _is_told(words: Sequence[str], option: str) -> bool:
+    """Whether a launcher's own words have this option, or a shell fills some of them in."""
+    own = [*takewhile(lambda word: not word.endswith(".py"), words)]
+    names = [word.partition("=")[0].replace("_", "-") for word in own]
+    return option.replace("_", "-") in names or any(word.startswith("$") for word in own)
 
 
 def launchers_of(command: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
@@ -119,35 +134,40 @@ def _behind_options(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 def _keeps_alone(words: Sequence[str], pods: int) -> str:
     """Return the option of torchrun that keeps it from the other pods; empty if there is none.
 
-    torchrun prefers an option to its variable. A number of nodes that is the number of pods is
-    fine, and so is a range of numbers, or what a shell fills in. A rendezvous other than the static
-    one does not read PET_MASTER_ADDR: without an endpoint, it is in the pod itself.
+    torchrun prefers an option to its variable. A rendezvous other than the static one does not read
+    PET_MASTER_ADDR: without an endpoint, it is in the pod itself.
     """
-    rest, given = [*words], dict[str, tuple[str, str]]()
+    rest, backend, has_endpoint = [*words], "", False
     while rest and rest[0].startswith("-"):
         name, has_value, value = rest.pop(0).partition("=")
         shown, name = f"{name}{has_value}{value}", name.replace("_", "-")
         if name not in _FLAGS and not has_value and rest:
             value = rest.pop(0)
             shown += f" {value}"
-        given[name] = value, shown
-    for name, (value, shown) in given.items():
-        is_other = name == "--nnodes" and value.isdecimal() and int(value) != pods
-        is_here = name in ("--master-addr", "--rdzv-endpoint") and _OWN_HOST.fullmatch(value)
-        is_lost = name == "--rdzv-backend" and value != "static" and "--rdzv-endpoint" not in given
-        is_fixed = name == "--node-rank" and value.isdecimal()
-        if name == "--standalone" or is_other or is_here or is_lost or is_fixed:
+        if _is_alone(name, value, pods):
             return shown
-    return ""
+        has_endpoint |= name == "--rdzv-endpoint"
+        if name == "--rdzv-backend" and value != "static":
+            backend = shown
+    return "" if has_endpoint else backend
 
 
-def _is_told(words: Sequence[str], option: str) -> bool:
-    """Whether the words have the option, and not with a number, which each pod would get."""
-    for word, behind in zip(words, [*words[1:], ""], strict=True):
-        name, has_value, value = word.partition("=")
-        if name.replace("_", "-") == option.replace("_", "-"):
-            return not (value if has_value else behind).isdecimal()
-    return False
+def _is_alone(name: str, value: str, pods: int) -> bool:
+    """Whether an option of torchrun keeps it from the other pods.
+
+    A number of nodes that is the number of pods does not, nor does a range of numbers, or what a
+    shell fills in. At MASTER_PORT of the first pod, disttrain's own launcher listens.
+    """
+    host, _, port = value.rpartition(":")
+    alone = {
+        "--standalone": True,
+        "--nnodes": value.isdecimal() and int(value) != pods,
+        "--node-rank": value.isdecimal(),
+        "--master-addr": is_loopback(value),
+        "--master-port": value == str(MASTER_PORT),
+        "--rdzv-endpoint": is_loopback(host) or port == str(MASTER_PORT),
+    }
+    return alone.get(name, False)
 
 
 def _commands_of(words: list[str]) -> list[list[str]]:

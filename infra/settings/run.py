@@ -1,5 +1,6 @@
 """Reads the settings of a run: what is trained, with which data set, and where the pods run."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
@@ -192,9 +193,10 @@ def _read_instance(reader: Reader, workload: WorkloadChoice) -> str:
             "Shorten it",
         )
     # The instance is added to the names with a hyphen.
-    if (ending := workload.child_ending) and f"-{instance}".endswith(ending):
+    ending = re.search(f"{workload.child_ending}$", f"-{instance}")
+    if ending and ending[0]:
         reason = (
-            f"the name of the run then ends with {ending}, which the controller of topology "
+            f"the name of the run then ends with {ending[0]}, which the controller of topology "
             f"{workload.name} adds to the name of another run for a part of it"
         )
         reader.problem("instance", instance, reason, "Choose one with another ending")

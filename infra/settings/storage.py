@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from infra.names import CLAIM_OF_CLASS
+from infra.no_proxy import is_loopback
 from infra.settings.cluster import ClusterSettings
 from infra.settings.kinds import Chosen, StorageChoice
 from infra.settings.namespace import NamespaceSettings
-from infra.settings.nodes import is_loopback
 from infra.settings.reader import Reader
 
 # k3s' uninstaller and the kubelet delete the content of these folders.

@@ -49,9 +49,10 @@ class WorkloadKind:
             Kueue changes no field of this kind's workload.
         longest_instance: the largest number of characters that the setting `instance` may have.
         child_ending: the ending of an object's name that can make it the name of another run's
-            object. The controller makes two objects of one kind for a workload: one with the
-            workload's own name, and one with this ending added. So an `instance` with this ending
-            is refused. Empty if the controller makes no such objects.
+            object, as a regular expression. The controller makes an object whose name is the
+            workload's name with this ending added. An object of the same kind that belongs to
+            another run could have that name too, so an `instance` with this ending is refused.
+            Empty if this cannot happen.
         refused_at_first: parts of the messages by which a controller refuses a workload because it
             has not yet seen the other objects that `render` makes; `{name}` stands for the name of
             the workload. `pulumi up` waits as long as the workload is refused for such a reason.

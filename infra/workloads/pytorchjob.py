@@ -77,6 +77,9 @@ KIND = WorkloadKind(
     done=("Succeeded",),
     replace_on=("spec.pytorchReplicaSpecs", "spec.nprocPerNode"),
     changed_by_kueue=("spec.pytorchReplicaSpecs",),
+    # The operator makes the Service `<PyTorchJob>-worker-<index>`. With the instance `first`, the
+    # PyTorchJob's name is the beginning of the names of other runs' Services for index 0.
+    child_ending="-worker-[0-9]+",
     otherwise=OTHERWISE,
     container=CONTAINER,
 )

@@ -382,7 +382,7 @@ def test_two_machines_get_at_once_what_was_built_once(lab: Lab, slow_build: Path
 
 def test_machine_that_is_slow_keeps_no_other_waiting(lab: Lab) -> None:
     """An import into one machine does not wait for the import into another one."""
-    with locked(lab.plan(), lab.cache, "another machine"):
+    with locked(lab.plan(), lab.cache, print, "another machine"):
         assert lab.ensure().imported_bytes > DEPS_BYTES
 
 

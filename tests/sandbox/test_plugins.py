@@ -4,11 +4,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+import requests.utils
 
 from sandbox.pulumi_home import (
     ENGINE_PROGRAMS,
     ENGINE_VARIABLE,
     PLUGIN_VARIABLE,
+    past_proxy,
     plugin_home,
     pulumi_environment,
 )
@@ -64,3 +66,18 @@ def test_another_engine_takes_the_place_of_the_sandboxs(
         (tmp_path / name).chmod(0o755)
     path = pulumi_environment(tmp_path / "backend", tmp_path)["PATH"]
     assert shutil.which("pulumi", path=path) == str(tmp_path / "pulumi")
+
+
+def test_a_proxy_of_the_shell_is_not_used_for_the_sandbox() -> None:
+    """If the shell has a proxy, NO_PROXY gets the addresses of all clusters of the sandbox. What
+    is in it stays.
+    """
+    assert past_proxy({"NO_PROXY": "intranet.example"}) == {}
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        given = {name: "http://proxy.example:3128", "NO_PROXY": "intranet.example"}
+        made = past_proxy(given)
+        assert set(made) == {"NO_PROXY", "no_proxy"}
+        assert made["NO_PROXY"] == made["no_proxy"] == "intranet.example,198.18.0.0/15"
+        bypasses = requests.utils.should_bypass_proxies
+        assert bypasses("https://198.19.255.2:6443", no_proxy=made["NO_PROXY"])
+        assert not bypasses("https://192.0.2.1", no_proxy=made["NO_PROXY"])

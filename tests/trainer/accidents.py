@@ -87,6 +87,20 @@ def _slow_data(accident: Accident) -> None:
     set_up.gather = slow
 
 
+def _hanging_data(accident: Accident) -> None:
+    """Let the read of a batch wait until the file is gone, as on a volume that does not answer."""
+    from trainer import set_up
+
+    gather = set_up.gather
+
+    def hanging(*values: Any, **more: Any) -> Any:
+        while accident.happens():
+            time.sleep(0.05)
+        return gather(*values, **more)
+
+    set_up.gather = hanging
+
+
 def _slow_forward(accident: Accident) -> None:
     from trainer.parallel.wrap import Parallel
 
@@ -210,6 +224,7 @@ class _Preparing(Protocol):
 
 KINDS: dict[str, _Preparing] = {
     "slow data": _slow_data,
+    "hanging data": _hanging_data,
     "slow forward": _slow_forward,
     "slow backward": _slow_backward,
     "garbage collection": _garbage_collection,

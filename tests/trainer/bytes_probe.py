@@ -1,6 +1,6 @@
 """A rank that counts the bytes that its collectives move for one update, for test_plan.py.
 
-Usage: python -m tests.trainer.bytes_probe RANK STORE_FILE ddp|fsdp DTYPE MICRO_STEPS
+Usage: python -m tests.trainer.bytes_probe RANK STORE_FILE ddp|fsdp DTYPE MICRO_STEPS REDUCTIONS
 """
 
 # pyright: reportUnknownMemberType=false, reportPrivateImportUsage=false
@@ -25,7 +25,7 @@ RANKS = 2
 
 
 def main() -> None:
-    rank, store, parallel, dtype_name, micro_steps = sys.argv[1:]
+    rank, store, parallel, dtype_name, micro_steps, reductions = sys.argv[1:]
     dtype = getattr(torch, dtype_name)
     dist.init_process_group(
         "gloo", store=dist.FileStore(store, RANKS), rank=int(rank), world_size=RANKS
@@ -47,7 +47,8 @@ def main() -> None:
 
     compute = Compute(torch.device("cpu"), "cpu", dtype, False, "gloo", ())
     model = GPT(MODEL, VOCAB_SIZE)
-    train = TrainConfig(parallel=parallel, dtype=dtype_name)
+    each = int(reductions) > 1
+    train = TrainConfig(parallel=parallel, dtype=dtype_name, reduce_each_micro_step=each)
     made = Parallel(model, train, compute, World(int(rank), RANKS))
     if parallel == "ddp":
 

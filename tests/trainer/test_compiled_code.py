@@ -19,11 +19,12 @@ import torch
 from tests.gpu.compiled import a_new_pod_takes_the_compiled_code
 from tests.gpu.new_pod import start_in_new_pod
 from tests.gpu.place import Place
-from tests.trainer.lab import CHECKOUT
+from tests.trainer.lab import CHECKOUT, Lab, NoSignals
 from trainer.compiled_code import FOLDER, MOST_FILES, CompiledCode
 from trainer.config import RunConfig
-from trainer.parallel.device import Compute
+from trainer.parallel.device import Compute, choose_compute
 from trainer.parallel.world import World
+from trainer.train import train
 
 # A program that compiles a function, with the file of a run whose model is compiled.
 _FUNCTION = """
@@ -205,6 +206,20 @@ def test_volume_that_refuses_the_file_ends_no_run(
     (run.run_dir / FOLDER).unlink()  # the volume works again
     code.keep()
     assert "is kept" in lines[2]
+
+
+def test_first_code_is_kept_before_waits_are_bound(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The code of the first step is written while the other ranks still wait as long as at a start.
+    A volume may take longer than `train.timeout_seconds`.
+    """
+    order = list[str]()
+    monkeypatch.setattr(CompiledCode, "keep", lambda self: order.append("keep"))  # pyright: ignore
+    monkeypatch.setattr(World, "bound_waits", lambda self, seconds: order.append("bound"))  # pyright: ignore
+    run = lab.config(train__max_steps=2, train__warmup_steps=1)
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+    assert order[:2] == ["keep", "bound"]
 
 
 @pytest.mark.parametrize(("keeps", "compiles"), [(False, True), (True, False)])

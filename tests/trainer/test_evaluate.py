@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import torch
 
 from tests.trainer.lab import Lab
+from trainer import evaluate as module
 from trainer.data.dataset import open_dataset
 from trainer.evaluate import Validation, evaluate
 from trainer.model.gpt import GPT
@@ -53,3 +55,31 @@ def test_an_evaluation_runs_what_was_compiled_and_reads_the_gpu_once(
     assert shapes == [(64, run.model.block_size)] * full
     assert with_compiled == plain
     assert len(reads) == 1
+
+
+def test_a_batch_is_read_before_ranks_meet(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is read before the ranks ask each other whether one has to stop. If a volume does not
+    answer the read, the other ranks wait there, where they may wait longest: with FSDP on GPUs,
+    NCCL would end them in the pass after `train.timeout_seconds`.
+    """
+    run, done = lab.config(), list[str]()
+    dataset, device = open_dataset(run.dataset_dir), torch.device("cpu")
+    model = GPT(run.model, dataset.tokenizer.vocab_size)
+    gather = module.gather
+
+    def told_gather(*values: Any) -> Any:
+        done.append("read")
+        return gather(*values)
+
+    def told_pass(*values: Any) -> None:
+        done.append("pass")
+
+    def goes_on() -> bool:
+        done.append("meet")
+        return False
+
+    monkeypatch.setattr(module, "gather", told_gather)
+    model.register_forward_pre_hook(told_pass)
+    evaluate(model, dataset, 64, World(), device, nullcontext, goes_on)
+    assert done == ["read", "meet", "pass"] * (len(done) // 3)
+    assert done

@@ -18,7 +18,7 @@ from trainer.__main__ import BROKEN_PIPE, main
 from trainer.config import RunConfig, load_config, preset_path
 from trainer.launch.exit_codes import ExitCode
 from trainer.model.gpt import GPT
-from trainer.plan import Shape, plan_row, sent_bytes, worlds
+from trainer.plan import GRADIENT_BYTES, Shape, plan_row, sent_bytes, worlds
 from trainer.plan_command import shape_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -50,24 +50,25 @@ def tiny_shape() -> Shape:
 
 
 @pytest.mark.parametrize(
-    ("parallel", "dtype", "micro_steps"),
+    ("parallel", "dtype", "micro_steps", "reductions"),
     [
-        ("ddp", "float32", 2),
-        ("ddp", "bfloat16", 1),
-        ("fsdp", "float32", 1),
-        ("fsdp", "bfloat16", 3),
+        ("ddp", "float32", 2, 1),
+        ("ddp", "bfloat16", 1, 1),
+        ("fsdp", "float32", 1, 1),
+        ("fsdp", "bfloat16", 3, 1),
+        ("fsdp", "bfloat16", 3, 3),
     ],
 )
 def test_bytes_are_those_that_collectives_move(
-    tmp_path: Path, parallel: str, dtype: str, micro_steps: int
+    tmp_path: Path, parallel: str, dtype: str, micro_steps: int, reductions: int
 ) -> None:
     """The bytes of the table are those of real collectives: a ring of N ranks sends (N - 1) / N of
     what is gathered or scattered, and an all-reduce twice that.
     """
-    found = moved(tmp_path, parallel, dtype, str(micro_steps))
+    found = moved(tmp_path, parallel, dtype, str(micro_steps), str(reductions))
     others = (RANKS - 1) / RANKS
     rings = {"ddp": 2 * found["reduced"], "fsdp": found["gathered"] + found["reduced"]}
-    reckoned = sent_bytes(tiny_shape(), parallel, dtype, RANKS, micro_steps)
+    reckoned = sent_bytes(tiny_shape(), parallel, dtype, RANKS, micro_steps, reductions)
     assert reckoned == others * rings[parallel] > 0
 
 
@@ -86,6 +87,18 @@ def test_more_ranks_share_the_same_arithmetic() -> None:
     assert eight.gpu_hours == pytest.approx(one.gpu_hours)
     tokens = wanted.train.global_batch_size * wanted.model.block_size
     assert one.compute_seconds == pytest.approx(tokens * shape.flops_per_token / 4e14)
+
+
+def test_plan_counts_each_reduction_of_gradients() -> None:
+    """With `train.reduce_each_micro_step`, each further micro-step of fsdp sends the gradients."""
+    shape = tiny_shape()
+    once, each = (
+        plan_row(config(train__parallel="fsdp", **more), shape, "bfloat16", 2, 1e12)
+        for more in ({}, {"train__reduce_each_micro_step": True})
+    )
+    assert each.micro_steps == once.micro_steps > 1
+    more_bytes = (each.micro_steps - 1) * shape.parameters * GRADIENT_BYTES / 2
+    assert each.sent_bytes - once.sent_bytes == pytest.approx(more_bytes)
 
 
 def test_ranks_that_do_not_divide_the_batch_wait_for_others() -> None:

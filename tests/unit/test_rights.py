@@ -20,6 +20,7 @@ from infra.kube.runs.pods_findings import RunPods
 from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.platform.viewers import READS
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS, plural
+from infra.settings.pods import LEAST_REQUESTS
 from infra.workloads import WORKLOADS
 from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with
 from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
@@ -204,7 +205,9 @@ def test_cluster_is_asked_about_the_pods_of_the_run(tmp_path: Path) -> None:
     selector and requests. If the stack installs the GPU Operator, missing GPUs are no problem yet.
     """
     placed = {"nodeSelector": {"pool": "a"}, "priorityClass": "high", "cpuPerRank": "2"}
-    pods = pods_asked_about("sandbox", tmp_path, {**placed, "processesPerPod": 3})
+    limits = {"cpuLimitPerRank": "3"}
+    pods = pods_asked_about("sandbox", tmp_path, {**placed, **limits, "processesPerPod": 3})
+    assert pods.dataset_resources == {"requests": LEAST_REQUESTS, "limits": {"cpu": "9"}}
     spec = pods.pod["spec"]
     assert (spec["nodeSelector"], spec["priorityClassName"]) == ({"pool": "a"}, "high")
     assert spec["containers"][0]["resources"]["requests"]["cpu"] == "6"

@@ -45,6 +45,11 @@ class TrainConfig:
         "how ranks share the model: a whole copy each, or shards (FSDP2)",
         choices=("ddp", "fsdp"),
     )
+    reduce_each_micro_step: bool = option(
+        False,
+        "with fsdp, add the gradients of all ranks after each micro-step: a rank then holds only "
+        "its shard of them, and sends more",
+    )
     activation_checkpointing: bool = option(
         False, "compute each block again in the backward pass: less memory, more time"
     )
@@ -69,7 +74,8 @@ class TrainConfig:
     )
     start_timeout_seconds: int = option(
         300,
-        "timeout_seconds until the first step is done: ranks start and compile at their own pace",
+        "timeout_seconds until the first step is done: ranks start and compile at their own pace; "
+        "later, how long the ranks wait if a volume gives one of them no training data",
         at_least=5,
     )
     rendezvous_timeout_seconds: int = option(

@@ -24,7 +24,14 @@ from trainer.data.tables import open_zstd, table_texts
 from trainer.launch.exit_codes import FatalError, RetryableError
 
 BATCH_BYTES = 2**20
-FAILS_FOR_A_WHILE = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
+FAILS_FOR_A_WHILE = (
+    errno.EIO,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.ENOTCONN,  # FUSE: its program has ended
+    errno.ESHUTDOWN,  # Ceph, Lustre: the server has shut this client out
+    errno.EHOSTDOWN,  # SMB
+)
 """The errors of a storage that may work again later."""
 _LONGEST_DOCUMENT_BYTES = 2**26
 # A newline between two characters that are not white space. Every usual tokenizer begins a new

@@ -71,13 +71,14 @@ class _Rank:
         """Whether the rank has been in one collective for longer than the limit.
 
         The result is False in an evaluation: one rank may still compile there while the other ranks
-        wait for it.
+        wait for it. It is False too while a rank waits for the data of another one, which has a
+        longer limit of its own (trainer/update.py).
         """
         seen = self.seen
         if seen is None or not seen.waits or not seen.longest_wait_seconds:
             return False
         limit = seen.longest_wait_seconds + OVERDUE_SECONDS
-        return seen.phase != Phase.EVALUATION and now - self.moved_at > limit
+        return seen.phase not in (Phase.EVALUATION, Phase.DATA) and now - self.moved_at > limit
 
     def is_stuck(self, now: float) -> bool:
         """Whether the run's only rank, for which no other rank waits, computes for too long.

@@ -194,4 +194,9 @@ def killed_by(number: int) -> str:
         name = f"signal {number}"
     if number == signal.SIGKILL:
         return f"was killed by {name}: by the kernel for lack of memory, or by somebody"
+    if number == signal.SIGBUS:
+        return (
+            f"was ended by {name}: a file that it had mapped into memory, such as the data set, "
+            "could not be read or became shorter, or /dev/shm is full"
+        )
     return f"was ended by {name}"

@@ -175,6 +175,8 @@ def _memory_advice(train: TrainConfig, ranks: int, *, of_host: bool) -> str:
     """
     ways: list[str] = []
     is_on_gpu = of_host and torch.cuda.is_available()
+    if train.parallel == "fsdp" and not train.reduce_each_micro_step and not is_on_gpu:
+        ways.append("set train.reduce_each_micro_step to true")
     if train.micro_batch_size > 1 and not is_on_gpu:
         ways.append("lower train.micro_batch_size")
     if not train.activation_checkpointing and not is_on_gpu:

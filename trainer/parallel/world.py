@@ -156,15 +156,20 @@ class World:
     def bound_waits(self, timeout_seconds: int) -> None:
         """Let each collective wait at most `timeout_seconds` for the other ranks from now on.
 
+        All ranks must call this after their first step. It first waits for the last of them: on
+        GPUs a rank has ended its first step before it has waited for any other rank, and another
+        rank may still compile.
+
         With NCCL, torch enforces this limit. The limit of a gloo group cannot be changed after the
         group is made. So the entrypoint enforces it there, from the reports of this rank
         (trainer/launch/hang_watch.py). If there is only one rank, which has no collectives, the
         entrypoint watches it while it computes.
         """
-        BEAT.bound_waits(timeout_seconds)
         if self.has_group:
+            self.barrier()
             # This function is not public, but no public one sets the limit; torch is pinned.
             _set_pg_timeout(timedelta(seconds=timeout_seconds))
+        BEAT.bound_waits(timeout_seconds)
 
     def on_main_while_others_ask(self, work: Callable[[], _T]) -> _T | None:
         """Run `work` in a thread of rank 0, and return its result there. Other ranks return None.
@@ -198,11 +203,7 @@ class World:
     @_tells
     def sum(self, values: Sequence[float]) -> list[float]:
         """The sum over all ranks, in float64, for each position."""
-        if not self.has_group:
-            return list(values)
-        tensor = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(tensor)
-        return [float(value) for value in tensor.tolist()]
+        return self._reduced(values, dist.ReduceOp.SUM)
 
     def any(self, flag: bool) -> bool:
         """Whether the flag is set on at least one rank."""
@@ -215,10 +216,21 @@ class World:
     @_tells
     def max(self, values: Sequence[float]) -> list[float]:
         """The largest value of all ranks, for each position."""
+        return self.max_unseen(values)
+
+    def max_unseen(self, values: Sequence[float]) -> list[float]:
+        """Do as `max` does, but do not report it to the entrypoint.
+
+        This is for ranks that meet again and again while they wait for something else. Otherwise
+        such a rank would seem to come further.
+        """
+        return self._reduced(values, dist.ReduceOp.MAX)
+
+    def _reduced(self, values: Sequence[float], how: Any) -> list[float]:
         if not self.has_group:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        dist.all_reduce(tensor, how)
         return [float(value) for value in tensor.tolist()]
 
     def barrier(self) -> None:

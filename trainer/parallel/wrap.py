@@ -48,6 +48,7 @@ class Parallel:
         self._kind = train.parallel if world.has_group else "alone"
         self._gradient_factor = float(world.size)  # DDP averages over the ranks; this undoes it.
         self._reduces = True
+        self._reduces_each = train.reduce_each_micro_step
         self._recomputes = train.activation_checkpointing
         for block in model.blocks:
             # The block recomputes inside the hooks of FSDP2, so that both passes have the weights.
@@ -96,14 +97,15 @@ class Parallel:
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor, reduces: bool) -> torch.Tensor:
         """Return the sum of the losses of this micro-batch, in nats.
 
-        `reduces` says whether the backward pass of this loss adds the gradients over the ranks. DDP
-        decides this in the forward pass, FSDP2 in the backward pass.
+        `reduces` says whether the backward pass of this loss adds the gradients over the ranks;
+        with `train.reduce_each_micro_step`, FSDP2 always does. DDP decides this in the forward
+        pass, FSDP2 in the backward pass.
         """
         self._reduces = reduces
         if isinstance(self._module, DistributedDataParallel):
             self._module.require_backward_grad_sync = reduces
         elif self._kind == "fsdp":
-            self._sharding.set_reduces(self._model, reduces)
+            self._sharding.set_reduces(self._model, reduces or self._reduces_each)
         return self._module(tokens, targets)
 
     def scale_for_grad_sum(self, loss: torch.Tensor) -> torch.Tensor:

@@ -126,15 +126,16 @@ def slow_rank(windows: Sequence[Window], least_factor: float = SLOW_FACTOR) -> F
     rank = max(range(len(windows)), key=lambda rank: windows[rank].own)
     mine, others = windows[rank], [*windows[:rank], *windows[rank + 1 :]]
     usual = statistics.median(window.own for window in others)
+    if usual <= 0:  # with fsdp on GPUs, collectives run beside the passes and may take longer
+        return None
     excess = mine.own - usual
     step = mine.own + mine.wait
-    if mine.own < least_factor * usual or excess < LEAST_SHARE * step or excess <= 0:
+    if mine.own < least_factor * usual or excess < LEAST_SHARE * step:
         return None
     for cause, part in _PARTS:
         seconds, theirs = _of(mine, part), statistics.median(_of(each, part) for each in others)
         if seconds - theirs >= excess / 2:
-            factor = mine.own / usual if usual > 0 else mine.own / excess
-            return Finding(cause, rank, mine.node, factor, seconds, theirs)
+            return Finding(cause, rank, mine.node, mine.own / usual, seconds, theirs)
     return None  # half of data and half of compute: the next windows will tell
 
 

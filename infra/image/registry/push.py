@@ -1,13 +1,11 @@
 """Brings the trainer image to a registry. Only the blobs that the registry lacks are sent."""
 
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from infra.command_line import Say
 from infra.image import presence
-from infra.image.dependencies import Sources, local_dependencies, locked
+from infra.image.dependencies import Sources, local_dependencies, locked, scratch_folder
 from infra.image.oci import Image, image_annotations
 from infra.image.plan import ImagePlan
 from infra.image.platforms import architecture_of, platform_of_image, this_machine
@@ -77,7 +75,7 @@ def push(
         _refuse_other_platform(plan, repository, there, platform)
         presence.forget(sources.cache, noted(there))
         return Pushed(plan.reference, there.manifest.digest, 0, built=False)
-    with locked(plan, sources.cache):
+    with locked(plan, sources.cache, say):
         start = time.monotonic()
         deps, deps_bytes, built = _have_dependencies(
             plan, repository, sources, platform, say, compress=compress
@@ -114,11 +112,10 @@ def _have_dependencies(
     if found := _whole_image(repository, tag):
         return found, 0, False
     image, built = local_dependencies(plan, sources, platform, say)
-    folder = sources.cache / "images"
-    with tempfile.TemporaryDirectory(dir=folder, prefix="compressing-") as scratch:
+    with scratch_folder(plan, sources.cache, "compressing") as scratch:
         if compress:
             say("image: compressing the dependencies")
-            image = compressed(image, Path(scratch))
+            image = compressed(image, scratch)
         sent = _push_missing(repository, image, say)
         repository.push_image(tag, image)
     return image, sent, built

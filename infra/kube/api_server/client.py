@@ -30,6 +30,8 @@ from infra.kube.errors import FORBIDDEN, ApiError, KubeconfigError, PluginError
 from infra.kube.objects import Json, part, parts
 from infra.kube.say import shorten
 
+OF_KUBECONFIG = "proxy-url of the kubeconfig"
+
 
 class Client:
     """Connections to one API server."""
@@ -63,7 +65,7 @@ class Client:
         if words.said and (command := plugin_command(content, access.context)):
             raise PluginError(plugin_failed(command, shorten(" ".join(words.said), MOST_OF_PLUGIN)))
         self.host = str(configuration.host).rstrip("/")
-        configuration.proxy = _proxy(self.host, content, access.context)
+        configuration.proxy, self._named_by = _proxy(self.host, content, access.context)
         configuration.no_proxy = None
         self._configuration = configuration
         self._api: Any = official.ApiClient(configuration)
@@ -89,6 +91,8 @@ class Client:
                 timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=seconds or ANSWER_SECONDS),
                 retries=False,
             )
+        except urllib3.exceptions.ProxyError as error:
+            raise OSError(self._proxy_fails(error.original_error)) from None
         except urllib3.exceptions.HTTPError as error:
             raise OSError(str(error)) from None
         text = response.data.decode(errors="replace")  # a pod's log may hold any bytes
@@ -141,6 +145,14 @@ class Client:
         except WebSocketBadStatusException as refused:
             raise _refusal(refused) from None
         return socket
+
+    def _proxy_fails(self, reason: Exception) -> str:
+        """Say that the proxy does not lead to the server. The proxy's address may hold a login."""
+        host = urlsplit(self.host).hostname
+        said = f"the proxy of {self._named_by} does not connect to {host} ({reason})"
+        if self._named_by == OF_KUBECONFIG:
+            return said
+        return f"{said}. If it is reached without a proxy, put {host} into the variable NO_PROXY"
 
     @property
     def _pool(self) -> urllib3.PoolManager:
@@ -200,8 +212,8 @@ def _tls_options(configuration: Any) -> dict[str, Any]:
     return options | {name: value for name, value in given.items() if value}
 
 
-def _proxy(server: str, config: Json, context: str) -> str | None:
-    """The proxy for the server: the kubeconfig's `proxy-url`, or else that of the environment.
+def _proxy(server: str, config: Json, context: str) -> tuple[str | None, str]:
+    """The proxy for the server, and who names it: the kubeconfig, or else the environment.
 
     The environment's proxy is not used for a server on this machine.
     """
@@ -210,9 +222,11 @@ def _proxy(server: str, config: Json, context: str) -> str | None:
     clusters = {entry.get("name"): part(entry, "cluster") for entry in parts(config, "clusters")}
     cluster = clusters.get(contexts.get(name, {}).get("cluster"), {})
     if cluster.get("proxy-url"):
-        return str(cluster["proxy-url"])
+        return str(cluster["proxy-url"]), OF_KUBECONFIG
     host = urlsplit(server).hostname or ""
     if host == "localhost" or host == "::1" or host.startswith("127."):
-        return None
+        return None, ""
     found = requests.utils.get_environ_proxies(server)
-    return found.get(urlsplit(server).scheme) or found.get("all")
+    if proxy := found.get(urlsplit(server).scheme):
+        return proxy, "the variable HTTPS_PROXY"
+    return found.get("all"), "the variable ALL_PROXY"

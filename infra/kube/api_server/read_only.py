@@ -2,17 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
+from urllib.parse import urlencode
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
+from infra.kube.errors import FORBIDDEN
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubject"
+KEPT = (200, FORBIDDEN, 404)  # other answers may be others a moment later
 
 
 class ReadOnlyClient(QuickClient):
-    """A quick client that refuses to change anything, because a preview must not do so."""
+    """A quick client that refuses to change anything, because a preview must not do so.
+
+    Several checks read the same objects, and a list of all nodes may be large. So it keeps the
+    answers to what it has read.
+    """
+
+    def __init__(self, access: Access, seconds: float) -> None:
+        super().__init__(access, seconds)
+        self._read: dict[tuple[str, str, str], Answer] = {}
 
     def request(
         self,
@@ -23,15 +35,26 @@ class ReadOnlyClient(QuickClient):
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """Send a GET, or a POST that makes no object: a question about rights, or a dryRun."""
+        """Send a GET, unless the answer is known, or a POST that makes no object.
+
+        Such a POST is a question about rights, or a dryRun.
+        """
         asks = path.startswith(REVIEWS) or query.get("dryRun") == "All"
         assert method == "GET" or (method == "POST" and asks), "this client only reads"
-        return super().request(method, path, query, body, content_type, seconds)
+        key = (method, path, urlencode(query))
+        if key in self._read:
+            return self._read[key]
+        answer = super().request(method, path, query, body, content_type, seconds)
+        if method == "GET" and answer.status in KEPT:
+            self._read[key] = replace(answer, date="")  # The server's clock goes on meanwhile.
+        return answer
 
 
 @contextmanager
 def read_only_api(access: Access, seconds: float) -> Iterator[Api]:
-    """The API of a cluster, which sends each request only once while the server does not answer.
+    """The API of a cluster for one look at it.
+
+    A request is sent only once while the server does not answer, and what was read is kept.
 
     Args:
         access: how the cluster is reached.

@@ -6,13 +6,14 @@ pods, and writes `spec.suspend` of a Job or JobSet itself. So the run is stopped
 
 If Kueue does not watch the kind of a run, the run has no Workload, and trains although it names a
 queue. Such a run is suspended by its own field, and gets an annotation. Without the annotation it
-would look like a run that waits for its turn.
+would look like a run that waits for its turn. The same is done with a run that Kueue takes for
+finished, although its pods go on.
 """
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import FORBIDDEN, ApiError, TaskError
 from infra.kube.names import WITHOUT_KUEUE_ANNOTATION
-from infra.kube.objects import Json, annotation, condition, label, name_of, part, parts
+from infra.kube.objects import Json, annotation, condition, is_true, label, name_of, part, parts
 from infra.kube.queues.queue_place import BY_KUEUE_ITSELF
 from infra.kube.queues.volcano import carry_out
 from infra.kube.waiting import wait_for
@@ -97,6 +98,17 @@ def kueue_workload(api: Api, namespace: str, item: Json) -> Json | None:
     return {"apiVersion": f"{GROUP}/{version}", **found[0]} if found else None
 
 
+def _deciding(api: Api, namespace: str, item: Json) -> Json | None:
+    """The Workload by which Kueue decides about an object; None: there is none, or it is finished.
+
+    Kueue leaves an object alone whose Workload is finished. Its pods may still go on: the MPI
+    Operator calls an MPIJob failed when a worker was evicted, and so Kueue takes it for finished.
+    The errors are those of `kueue_workload`.
+    """
+    found = kueue_workload(api, namespace, item)
+    return None if found is None or is_true(found, "Finished") else found
+
+
 def is_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
     """Whether somebody has stopped a run. A run that waits in a queue for its turn is not stopped.
 
@@ -110,7 +122,7 @@ def is_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
         return False
     if not queue_of(item):
         return True
-    workload = kueue_workload(api, namespace, item)
+    workload = _deciding(api, namespace, item)
     if workload is None:
         return bool(annotation(item, WITHOUT_KUEUE_ANNOTATION))
     return is_inactive(workload)
@@ -142,7 +154,7 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
         carry_out(api, namespace, item, patch, suspended=not active)
         return
     if active and queue_of(item):
-        workload = kueue_workload(api, namespace, item)
+        workload = _deciding(api, namespace, item)
         if workload is not None and is_given_up(workload):
             _have_it_made_again(api, namespace, item, workload)
             return
@@ -217,7 +229,7 @@ def _change(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) 
     queue = queue_of(item)
     if not queue:
         return own, patch
-    workload = kueue_workload(api, namespace, item)
+    workload = _deciding(api, namespace, item)
     if workload is not None:
         return _path_of(workload, namespace), {"spec": {"active": active}}
     if _trains_without(item, patch, active=active):

@@ -8,6 +8,7 @@ from infra.kube.errors import FORBIDDEN, ApiError, TaskError
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import (
+    BY_PODS,
     GROUP,
     collection,
     holds_back_pods,
@@ -17,8 +18,9 @@ from infra.kube.queues.kueue import (
     served_version,
 )
 from infra.kube.queues.multikueue_findings import check_other_clusters
-from infra.kube.queues.queue_place import InQueue, in_queue, put_out
+from infra.kube.queues.queue_place import InQueue, in_queue, not_started, put_out
 from infra.kube.queues.topology_findings import check_level
+from infra.kube.queues.volcano import GROUP as VOLCANO
 from infra.names import QUEUE_LABEL
 
 INSTALL = "https://kueue.sigs.k8s.io/docs/installation/"
@@ -93,7 +95,8 @@ def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
         return in_queue(queue, None, [], [])
     queues = _all_or_own(api, version, "localqueues", namespace)
     workloads = _all_or_own(api, version, "workloads", namespace)
-    return in_queue(queue, own, queues, workloads, lambda team: _lenders(api, version, team))
+    place = in_queue(queue, own, queues, workloads, lambda team: _lenders(api, version, team))
+    return place or not_started(queue, own, item)
 
 
 def words_of_held_pods(api: Api, namespace: str, item: Json) -> str:
@@ -108,6 +111,41 @@ def words_of_held_pods(api: Api, namespace: str, item: Json) -> str:
     except (ApiError, TaskError):
         return ""
     return place.words if place and place.since else ""
+
+
+def words_of_lone_pod(api: Api, namespace: str, item: Json, pod: Json) -> str:
+    """What a pod waits for that Kueue holds back by itself; empty: Kueue does not, or it is unseen.
+
+    Kueue does so with the pods of a kind that it does not watch, if it watches pods. It knows which
+    pods of a StatefulSet or LeaderWorkerSet belong together.
+
+    Args:
+        api: the cluster.
+        namespace: the namespace of the run.
+        item: the run's workload.
+        pod: a pod of the run with scheduling gates.
+    """
+    try:
+        if item.get("kind") in BY_PODS or kueue_workload(api, namespace, pod) is None:
+            return ""
+        place = waiting(api, namespace, pod)
+    except (ApiError, TaskError):
+        return ""
+    if label(pod, QUEUE_LABEL) and place is None:
+        return ""  # It has its place now, and starts.
+    words = f"waits {place.words}" if place else "is in no queue of Kueue, and never starts"
+    whose, way_out = f"objects of kind {item.get('kind')}", "choose another topology"
+    if str(item.get("apiVersion")).startswith(f"{VOLCANO}/"):  # Kueue has no integration for them
+        whose = "Volcano's Jobs"
+    else:
+        way_out += (
+            ", or ask the administrator of Kueue to add that kind to integrations.frameworks of "
+            "its configuration"
+        )
+    return (
+        f"pod {name_of(pod)} {words}. Kueue does not watch {whose}, and holds back each of their "
+        f"pods by itself: {way_out}"
+    )
 
 
 def _lenders(api: Api, version: str, team: str) -> list[str]:

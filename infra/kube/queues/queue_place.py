@@ -18,6 +18,8 @@ EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, only its messa
 EXCEEDS_WORDS = "> maximum capacity"
 UNCOVERED_WORDS = "unavailable in ClusterQueue"  # the queue has no quota for a resource
 TAKEN_WORDS = "insufficient unused quota"  # others use the quota at the moment
+# A flavor has enough quota, but its topology has no room for the pods at the moment.
+NO_PLACE_WORDS = ("allows to fit only", "doesn't allow to fit")
 # Newer versions of Kueue may say this about a run that asks for the same as another one.
 BYPASSED_WORDS = "Bypassed scheduling evaluation"
 NOTHING_SAID = (
@@ -38,6 +40,8 @@ _COVER = (
 DEACTIVATED = "Deactivated"  # Kueue's reason if somebody has set a Workload inactive
 BY_KUEUE_ITSELF = f"{DEACTIVATED}DueTo"  # if Kueue has done that; the cause follows
 MOST_HOLDERS = 3
+# The fields of a TrainJob into which Kueue writes: since 0.17, and before.
+TRAINERS_FIELDS = ("runtimePatches", "podTemplateOverrides")
 OF_SHAPE = (
     "nodeSelector",
     "affinity",
@@ -181,6 +185,33 @@ def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
     return InQueue(datetime.fromisoformat(since), words)
 
 
+def not_started(queue: str, own: Json, item: Json) -> InQueue | None:
+    """What the versions of a cluster mean for a TrainJob that has its place; None: it can start.
+
+    This function is pure.
+
+    Kueue 0.17 and newer write what they have chosen for the pods into `runtimePatches` when the
+    TrainJob is made. Trainer 2.1 has no such field, so the API server drops it, and Kueue then
+    cannot start the TrainJob. It says so only in its own log, and its quota stays taken.
+
+    Args:
+        queue: the name of the run's LocalQueue.
+        own: Kueue's Workload of the run, which has its place.
+        item: the run's workload.
+    """
+    spec, admitted = part(item, "spec"), condition(own, "Admitted")
+    starts = item.get("kind") != "TrainJob" or spec.get("suspend") is not True
+    if starts or any(spec.get(key) for key in TRAINERS_FIELDS) or admitted.get("status") != "True":
+        return None
+    words = (
+        f"in queue {queue}: it has its place, but is not started. If this lasts, Kueue cannot do "
+        "it: for that, Kueue 0.17 and newer need Kubeflow Trainer 2.2 or newer, whose TrainJobs "
+        "have the field runtimePatches. Ask the administrator of the cluster for a newer Trainer, "
+        "or set topology to jobset"
+    )
+    return InQueue(datetime.fromisoformat(str(admitted["lastTransitionTime"])), words)
+
+
 def put_out(queue: str, own: Json) -> str:
     """Why a run is out of its queue, although `./disttrain stop` did not take it out.
 
@@ -221,7 +252,8 @@ def _never(reserved: Json) -> bool:
     """
     message = str(reserved.get("message") or "")
     exceeds = reserved.get("reason") == EXCEEDS or EXCEEDS_WORDS in message
-    return exceeds and TAKEN_WORDS not in message and BYPASSED_WORDS not in message
+    later = (TAKEN_WORDS, BYPASSED_WORDS, *NO_PLACE_WORDS)
+    return exceeds and not any(words in message for words in later)
 
 
 def _place(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> str:

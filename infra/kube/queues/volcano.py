@@ -7,10 +7,11 @@ that is just making its pods again loses a command to abort. So the command is r
 Job's phase shows that it was carried out.
 """
 
+import re
 from collections.abc import Sequence
 
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.events import events_about
+from infra.kube.api_server.events import events_about, newest_words
 from infra.kube.api_server.findings import Findings, listed, object_at, objects_at
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.objects import Json, name_of, part, parts
@@ -23,6 +24,9 @@ POD_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 CARRIED_OUT_SECONDS = 60  # added to the grace period of pods; a controller needs under 1 s
 OVER = ("Completed", "Failed", "Terminated")
+NO_POD_MADE = "FailedCreate"  # the reason of the event that says why pods cannot be made
+# Volcano writes the API server's answer as a value of the language Go, with this field in it.
+_ANSWER = re.compile(r'Message:"((?:[^"\\]|\\.)*)"')
 
 
 def carry_out(api: Api, namespace: str, item: Json, patch: Json, *, suspended: bool) -> None:
@@ -112,6 +116,27 @@ def words_of_gang(api: Api, namespace: str, item: Json) -> str:
         return f"{where}: its controller has not taken the run up yet"
     reason = reason_of_group(group, events)
     return f"{where}: {reason}" if reason else ""
+
+
+def words_of_refused_pods(api: Api, namespace: str, item: Json) -> str:
+    """Why Volcano's controller cannot make pods of a Job, for example because of a quota.
+
+    The controller says so only in an event. The text is empty if there is no such event, if these
+    credentials may not read events, or if the controller is still ending the former pods.
+    """
+    if phase_of(item) == "Restarting":
+        return ""
+    try:
+        found = events_about(api, namespace, str(item["metadata"]["uid"]), "Warning")
+    except ApiError:
+        return ""
+    return newest_words([_readable(each) for each in found if each.get("reason") == NO_POD_MADE])
+
+
+def _readable(event: Json) -> Json:
+    """The event with only the API server's answer as its message, if the message contains one."""
+    answer = _ANSWER.search(str(event.get("message")))
+    return {**event, "message": answer[1].replace('\\"', '"')} if answer else event
 
 
 def reason_of_group(group: Json, events: Sequence[Json]) -> str:

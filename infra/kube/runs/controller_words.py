@@ -11,16 +11,18 @@ from collections.abc import Sequence
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.events import events_about
 from infra.kube.api_server.events import newest_words as newest_event
-from infra.kube.api_server.findings import objects_at
+from infra.kube.api_server.findings import object_at, objects_at
 from infra.kube.errors import ApiError
-from infra.kube.objects import Json, has_ended, label, part, parts
+from infra.kube.objects import Json, has_ended, is_ending, label, name_of, part, parts
 from infra.kube.paths import JOBS, STATEFUL_SETS
 from infra.kube.pods.kubelet_words import words_of_kubelet
-from infra.kube.queues.queue_findings import words_of_held_pods
+from infra.kube.pods.report import report_pod
+from infra.kube.queues.queue_findings import words_of_held_pods, words_of_lone_pod
 from infra.kube.queues.unqueued_findings import held_without_queue
-from infra.kube.queues.volcano import words_of_gang
+from infra.kube.queues.volcano import words_of_gang, words_of_refused_pods
 
 JOB_SET, TRAIN_JOB, MPI_JOB = "JobSet", "TrainJob", "MPIJob"
+JOB_SETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 GROUP_SET = "LeaderWorkerSet"
 GROUP_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
 # The kind of the object that owns the Jobs of a run, by the kind of the run's workload.
@@ -43,9 +45,10 @@ def words_of_controller(
     """Why pods of the run are missing or do not start; empty: they do, or no program says why.
 
     The text comes from the events of the workload and of the Jobs and StatefulSets that were made
-    for it. For a Job of Volcano, `words_of_gang` may give the reason instead. For pods that Kueue
-    holds back with scheduling gates, Kueue's objects give it. If no pod is missing, it comes from
-    the events about pods that have not started.
+    for it. For a Job of Volcano, `words_of_gang` may give a further reason. For pods that Kueue
+    holds back with scheduling gates, Kueue's objects give it. A worker of an MPIJob that nobody
+    replaces is named with the command that helps. If no pod is missing, the text comes from the
+    events about pods that have not started.
 
     Args:
         api: the cluster.
@@ -54,14 +57,17 @@ def words_of_controller(
         pods: the pods of the run that exist.
         wanted: how many pods the run has to have.
     """
+    are_missing = sum(not has_ended(pod) for pod in pods) < wanted
+    gated = [pod for pod in pods if part(pod, "spec").get("schedulingGates")]
+    if gated and (held := _words_of_gated(api, namespace, item, gated[0])):
+        return held
     if gang := words_of_gang(api, namespace, item):
-        return gang
-    if any(part(pod, "spec").get("schedulingGates") for pod in pods):
-        held = words_of_held_pods(api, namespace, item) or held_without_queue(api, namespace, item)
-        if held:
-            return held
-    if sum(not has_ended(pod) for pod in pods) >= wanted:
+        refused = words_of_refused_pods(api, namespace, item) if are_missing else ""
+        return f"{refused}; {gang}" if refused else gang
+    if not are_missing:
         return words_of_kubelet(api, namespace, pods)
+    if dead := _dead_worker(namespace, pods):
+        return dead
     found = list[Json]()
     try:
         for uid in (str(item["metadata"]["uid"]), *_uids_of_makers(api, namespace, item)):
@@ -71,11 +77,38 @@ def words_of_controller(
     return newest_words(found)
 
 
+def _words_of_gated(api: Api, namespace: str, item: Json, pod: Json) -> str:
+    """Why Kueue holds back pods of a run, of which `pod` is one; empty: Kueue does not."""
+    return (
+        words_of_held_pods(api, namespace, item)
+        or held_without_queue(api, namespace, item)
+        or words_of_lone_pod(api, namespace, item, pod)
+    )
+
+
+def _dead_worker(namespace: str, pods: Sequence[Json]) -> str:
+    """Which worker of an MPIJob has failed as a whole pod, and what to do; empty: none has.
+
+    The kubelet starts a failed container of a worker again. But the MPI Operator never replaces a
+    pod that has failed as a whole, for example because it was evicted or its machine was shut down.
+    """
+    for pod in pods:
+        owners = {owner.get("kind") for owner in parts(part(pod, "metadata"), "ownerReferences")}
+        has_failed = part(pod, "status").get("phase") == "Failed" and not is_ending(pod)
+        if has_failed and MPI_JOB in owners:
+            return (
+                f"pod {report_pod(pod).state}, and the MPI Operator makes no other one as long as "
+                f"this one is there: kubectl -n {namespace} delete pod {name_of(pod)}"
+            )
+    return ""
+
+
 def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
     """The uids of the Jobs or StatefulSets that a controller has made for the run.
 
-    A JobSet that was made for a TrainJob has the name of the TrainJob. The pod of a
-    LeaderWorkerSet's leader owns the StatefulSet of the workers, so these have a label.
+    A JobSet that was made for a TrainJob has the name of the TrainJob. If it has no Job, only the
+    events about the JobSet itself say why. The pod of a LeaderWorkerSet's leader owns the
+    StatefulSet of the workers, so these have a label.
     """
     kind, found = str(item.get("kind")), list[Json]()
     name = part(item, "metadata").get("name")
@@ -83,14 +116,18 @@ def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
         sets = objects_at(api, STATEFUL_SETS.format(namespace)) or []
         found = [each for each in sets if label(each, GROUP_SET_LABEL) == name]
     elif kind in OWNERS:
+        jobs = objects_at(api, JOBS.format(namespace))
         found = [
             job
-            for job in objects_at(api, JOBS.format(namespace)) or []
+            for job in jobs or []
             if any(
                 (owner.get("kind"), owner.get("name")) == (OWNERS[kind], name)
                 for owner in parts(part(job, "metadata"), "ownerReferences")
             )
         ]
+        if kind == TRAIN_JOB and jobs is not None and not found:
+            job_set = object_at(api, f"{JOB_SETS.format(namespace)}/{name}")
+            found = [job_set] if isinstance(job_set, dict) else []
     return [str(each["metadata"]["uid"]) for each in found]
 
 

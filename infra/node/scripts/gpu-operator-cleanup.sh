@@ -1,9 +1,11 @@
 #!/bin/sh
-# create: records, in an annotation of the namespace, which of the chart's CRDs exist before its release.
+# create: records, in annotations of the namespace, which of the chart's CRDs exist before its release, and
+#   which labels and annotations of NVIDIA's names are on nodes.
 # delete: removes what the operator leaves behind when its release is gone:
-# - the CRDs that its chart brings, because Helm keeps CRDs; but no CRD that was there before, and none of
-#   other operators of NVIDIA;
-# - the labels and annotations of the operator and of the node feature discovery on nodes;
+# - the CRDs that its chart brings, because Helm keeps CRDs; but no CRD that was there before, none of
+#   other operators of NVIDIA, and none that another node feature discovery uses by now;
+# - the labels and annotations of the operator and of the node feature discovery on nodes, but none of
+#   NVIDIA's names that was there before;
 # - the release's roles, if somebody has deleted the namespace by hand. Helm's record of the release is gone
 #   with it, and Helm removes nothing of a release that it does not know.
 # If somebody else has made the namespace since then, nothing is removed: the operator is theirs.
@@ -15,7 +17,7 @@
 set -eu
 
 : "${KUBECTL:?}" "${NAMESPACE:?}" "${CRDS:?}"
-readonly NOTE=disttrain.dev/crds-before
+readonly NOTE=disttrain.dev/crds-before KEYS_NOTE=disttrain.dev/node-keys-before
 readonly PODS_SECONDS=120
 readonly ANSWER_TRIES=12 ANSWER_PAUSE_SECONDS=5
 
@@ -25,23 +27,28 @@ dry_run=--dry-run=none
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 
 # Reads keys of labels and annotations, and prints those of the operator and of its node feature discovery,
-# each once. Needs `before`, as `doomed` does.
+# each once. Needs `before`, as `doomed` does, and `kept`, those that were there before.
 ours() {
   prefixes='nvidia[.]com/|disttrain[.]dev/mig-config$' # the latter is of lib/mig.sh
   case $before in
     '' | *nodefeatures.nfd.*) ;; # somebody else's discovery is or may be there
     *) prefixes="$prefixes|(feature|nfd)[.]node[.]kubernetes[.]io/" ;;
   esac
-  tr ' ' '\n' | sed 's/^"\(.*\)"$/\1/' | grep -E "^($prefixes)" | sort -u || true
+  tr ' ' '\n' | sed 's/^"\(.*\)"$/\1/' | grep -E "^($prefixes)" | sort -u |
+    grep -vxF "$(echo "$kept" | tr ' ' '\n')" || true
 }
 
 # shellcheck disable=SC2016 # each $ belongs to the template
 readonly KEYS='{{range .items}}{{range $k, $v := .metadata.%s}}{{$k}}
 {{end}}{{end}}'
 
-strip() { # label or annotate, metadata field
+keys_of_nodes() { # metadata field
   # shellcheck disable=SC2059 # the template contains the %s
-  found=$(kubectl_ get nodes -o "go-template=$(printf "$KEYS" "$2")") # a failure ends the script here
+  kubectl_ get nodes -o "go-template=$(printf "$KEYS" "$1")"
+}
+
+strip() { # label or annotate, metadata field
+  found=$(keys_of_nodes "$2") # a failure ends the script here
   keys=$(echo "$found" | ours)
   [ -n "$keys" ] || return 0
   # shellcheck disable=SC2046 # one key per word
@@ -56,17 +63,20 @@ crds() { # those of the chart that are there: one line, each name between blanks
   done
 }
 
-noted() { # what was there before; without a note, as by an older program, nobody knows
+noted() { # note of what was there before; without it, as by an older program, nobody knows
   # shellcheck disable=SC2016 # each $ belongs to the template
   kubectl_ get namespace "$NAMESPACE" --ignore-not-found -o \
-    'go-template={{range $k, $v := .metadata.annotations}}{{if eq $k "'$NOTE'"}}noted {{$v}}{{end}}{{end}}'
+    'go-template={{range $k, $v := .metadata.annotations}}{{if eq $k "'"$1"'"}}noted {{$v}}{{end}}{{end}}'
 }
 
 create() {
-  before=$(noted)
+  before=$(noted "$NOTE")
   [ -z "$before" ] || return 0
   now=$(crds) # a failure ends the script here: an empty note would doom what is there
-  kubectl_ annotate namespace "$NAMESPACE" "$dry_run" "$NOTE=$now" >/dev/null
+  labels=$(keys_of_nodes labels)
+  annotations=$(keys_of_nodes annotations)
+  keys=$(printf '%s\n' "$labels" "$annotations" | grep '^nvidia[.]com/' | sort -u | paste -sd ' ' -)
+  kubectl_ annotate namespace "$NAMESPACE" "$dry_run" "$NOTE=$now" "$KEYS_NOTE=$keys" >/dev/null
 }
 
 doomed() {
@@ -85,6 +95,18 @@ say_what_stays() {
   [ -n "$kept" ] || return 0
   echo "the node feature discovery's definitions and labels of nodes are left, because nobody knows any more" \
     "whether others had them before: if nobody needs them, kubectl delete crd ${kept% }"
+}
+
+# Another node feature discovery may have come since, such as that of NVIDIA's Network Operator. Each writes
+# what it finds into NodeFeatures of its own namespace. Then the definitions count as there before.
+keep_for_other_discovery() {
+  case $(crds) in *nodefeatures.nfd.*) ;; *) return 0 ;; esac
+  places=$(kubectl_ get nodefeatures.nfd.k8s-sigs.io -A \
+    -o 'jsonpath={range .items[*]}{.metadata.namespace}{"\n"}{end}') # a failure ends the script here
+  other=$(echo "$places" | grep -vxF "$NAMESPACE" | grep -m 1 .) || return 0
+  before="$before nodefeatures.nfd.k8s-sigs.io nodefeaturegroups.nfd.k8s-sigs.io \
+nodefeaturerules.nfd.k8s-sigs.io "
+  echo "the node feature discovery's definitions and labels of nodes stay, as another one is in namespace $other"
 }
 
 # Whether the API server answers. When the operator's toolkit ends, it also ends containerd, so that a k3s
@@ -137,7 +159,9 @@ delete() {
     echo "the namespace $NAMESPACE is not this stack's any more, so the GPU Operator in it is left as it is"
     return
   fi
-  before=$(noted)
+  before=$(noted "$NOTE")
+  kept=$(noted "$KEYS_NOTE")
+  keep_for_other_discovery
   wait_for_pods
   crds=$(doomed)
   # shellcheck disable=SC2086 # one CRD per word

@@ -53,6 +53,7 @@ note_before() {
     echo "server $(systemctl is-active "$UNIT" 2>/dev/null)"
     for path in "$ROOT/etc/exports" "$EXPORTS"; do [ ! -e "$path" ] || echo "$path there"; done
   } >"$BEFORE.new"
+  sync "$BEFORE.new" # see lib/k3s.sh
   mv "$BEFORE.new" "$BEFORE"
 }
 

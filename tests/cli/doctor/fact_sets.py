@@ -33,6 +33,7 @@ data_root=folder
 port.6443=taken k3s-server
 port.10250=taken k3s-server
 firewalld=inactive
+nm_cloud_setup=disabled
 ufw=inactive
 selinux=off
 selinux_k3s=no
@@ -78,6 +79,7 @@ k3s_env.HTTPS_PROXY=http://proxy.example:3128
 image=present
 image_builder=buildah
 ssh_agent=answers
+api_port=reached
 host_done=yes
 """
 CLUSTER = """\
@@ -106,6 +108,7 @@ EXPECT = Expectations(
     k3s_version="v1.34.2+k3s1",
     gpus=3,
     ranks=3,
+    api_host="gpu01",
     node_address="10.1.2.3",
     no_proxy=NO_PROXY,
     http_proxy="http://me:hunter2@proxy.example:3128",
@@ -232,6 +235,11 @@ FAULTS: dict[str, Seeded] = {
         {"firewalld": "active", "firewalld_trusted": "10.42.0.0/16"},
         severity="warning",
     ),
+    "nm-cloud-setup": Seeded(
+        "nm-cloud-setup of NetworkManager is enabled",
+        {"nm_cloud_setup": "enabled"},
+        severity="warning",
+    ),
     "selinux": Seeded("SELinux is enforcing", {"selinux": "enforcing"}, severity="warning"),
     "apparmor": Seeded("apparmor_parser is missing", {"apparmor_parser": "no"}),
     "module-br_netfilter": Seeded("module br_netfilter is", {"module.br_netfilter": "missing"}),
@@ -268,6 +276,11 @@ FAULTS: dict[str, Seeded] = {
     "ssh-agent": Seeded(
         "no agent answers (/tmp/ssh-x/agent.7: Connection refused)",
         {"ssh_agent": "/tmp/ssh-x/agent.7: Connection refused"},
+    ),
+    "api-port": Seeded(
+        "this machine does not reach port 6443 of gpu01 (no answer in 3 s)",
+        {"api_port": "no answer in 3 s"},
+        bare=True,
     ),
     "proxy-reachable": Seeded("nobody listens there", {"via.https": "7|000|000"}),
     "proxy-password": Seeded("refuses the given one (407)", {"via.https": "56|407|000"}),

@@ -75,6 +75,14 @@ def test_claim_that_waits_for_its_first_pod_is_no_fault() -> None:
     assert "when the first pod uses it" in results["volume-bound"].evidence
 
 
+def test_missing_module_names_the_packages() -> None:
+    """The packages with the modules that pods need are named for each family of Linux. In RHEL 10
+    they are no longer in kernel-modules, which each machine has.
+    """
+    found = findings(results_of(FAULTS["module-br_netfilter"]))["module-br_netfilter"]
+    assert "(linux-modules-extra-$(uname -r), kernel-modules-extra)" in found.fix
+
+
 @pytest.mark.parametrize("check_id", list(FAULTS))
 def test_fault_is_named_by_exactly_its_check_with_evidence_and_a_fix(check_id: str) -> None:
     """Each fault is found by its own check and by no other, with what was seen, a fix on one line,
@@ -180,6 +188,9 @@ OTHER_FAULTS = {
             {"via.http": "0|000|407"},
             {"http_proxy": "http://proxy.example:3128"},
         )
+    ],
+    "api-port": [
+        Seeded("would connect to gpu01 through", {"api_port": "by proxy"}, severity="warning"),
     ],
     "no-proxy": [
         Seeded(

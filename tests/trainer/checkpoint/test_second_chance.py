@@ -68,7 +68,18 @@ def test_run_folder_that_cannot_be_made_does_not_hide_missing_memory(tmp_path: P
             "set train.parallel to fsdp",
         ),
         (
-            {"micro_batch_size": 1, "activation_checkpointing": True, "parallel": "fsdp"},
+            {"micro_batch_size": 1, "parallel": "fsdp"},
+            2,
+            "set train.reduce_each_micro_step to true, or set train.activation_checkpointing to "
+            "true",
+        ),
+        (
+            {
+                "micro_batch_size": 1,
+                "activation_checkpointing": True,
+                "parallel": "fsdp",
+                "reduce_each_micro_step": True,
+            },
             2,
             "use more GPUs, GPUs with more memory, or a smaller model",
         ),

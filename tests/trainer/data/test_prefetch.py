@@ -39,6 +39,28 @@ def test_the_next_batch_is_made_while_the_loop_computes() -> None:
     prefetch.close()
 
 
+def test_the_loop_can_ask_for_the_next_batch() -> None:
+    """The loop can ask whether its next batch is made, without taking it. It is there, too, if none
+    is being made.
+    """
+    go_on = threading.Event()
+
+    def make(update: int) -> int:
+        if update == 1:
+            go_on.wait(LIMIT_SECONDS)
+        return update
+
+    prefetch = Prefetch(make, end=2)
+    assert prefetch.wait(0)
+    prefetch.take(0)
+    assert not prefetch.wait(0)
+    go_on.set()
+    assert prefetch.wait(LIMIT_SECONDS)
+    assert prefetch.take(1) == 1
+    assert prefetch.wait(0)
+    prefetch.close()
+
+
 def test_an_update_asked_for_twice_is_made_twice() -> None:
     """A batch that is asked for again is made again, as the pass that warms up DDP's buckets takes
     the first batch and throws it away.

@@ -316,6 +316,23 @@ def test_storage_that_fails_for_a_while_costs_nothing(
     assert content(run) == content(undisturbed)
 
 
+@pytest.mark.parametrize("number", ["EIO", "ETIMEDOUT", "ENOTCONN", "ESHUTDOWN", "EHOSTDOWN"])
+def test_file_server_that_is_lost_may_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    """What a client returns when its server is lost is a failure that may be tried again: a dead
+    client of FUSE, one that Ceph or Lustre has shut out, one of SMB. The next pod mounts anew.
+    """
+    run = config(tmp_path, write_lines(tmp_path / "source.jsonl", 20))
+
+    def lose(path: Path) -> NoReturn:
+        raise OSError(getattr(errno, number), os.strerror(getattr(errno, number)), str(path))
+
+    monkeypatch.setattr(batches, "open_text", lose)
+    with pytest.raises(RetryableError, match=r"source\.jsonl: cannot be read"):
+        prepare(run, workers=1)
+
+
 def test_storage_without_locks_allows_a_preparation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

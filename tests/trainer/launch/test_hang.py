@@ -18,6 +18,8 @@ from tests.trainer.accidents import Accident
 from tests.trainer.lab import Lab, free_port, last_step, wait_for
 from tests.trainer.launch.hanging import ENDLESS, hang_event, hangs
 from tests.trainer.process_tree import processes_below, ranks_below
+from trainer.events.event import Name, event_file, parse_events
+from trainer.launch.exit_codes import ExitCode
 
 MOST_SECONDS = 30.0
 
@@ -91,6 +93,47 @@ def test_a_lock_that_is_never_given_is_named_by_its_python_line(lab: Lab, tmp_pa
         "passes",
         step,
     )
+
+
+def test_a_volume_that_hangs_ends_no_round(lab: Lab, tmp_path: Path) -> None:
+    """If the volume of a rank does not answer a read of training data, all ranks wait for it for
+    longer than `train.timeout_seconds`. A line names the rank, and no step is lost.
+    """
+    accident = Accident("hanging data", 1, str(tmp_path / "hangs"))
+    run = lab.config(**{**ENDLESS, "train__timeout_seconds": 5})
+    lab.start_entrypoint(run, 0, 1, 2, free_port(), accidents=[accident])
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    accident.begin()
+    line = wait_for_hang(lab)
+    step = last_step(run) + 1
+    assert f": rank 1 on node 0 is in data loading of step {step}, at " in line
+    assert line.endswith(f"; rank 0 waits for it in a collective of data loading of step {step}")
+
+    def lives_on() -> bool:  # the entrypoint writes such an event 10 s after the last other one
+        events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())
+        names = [event.name for event in events]
+        return Name.ALIVE in names[names.index(Name.HANG) :]
+
+    hang_event(lab, run)
+    wait_for("a sign of life after the limit", lives_on, 60, lab)
+    accident.end()
+    wait_for("further steps", lambda: last_step(run) > step + 10, 120, lab)
+    assert "] round 2" not in lab.node_log(0).read_text()
+
+
+def test_a_rank_without_data_for_too_long_is_named(lab: Lab, tmp_path: Path) -> None:
+    """If a rank has no training data for longer than `train.start_timeout_seconds`, all ranks end
+    with its name, and may be started again.
+    """
+    accident = Accident("hanging data", 1, str(tmp_path / "hangs"))
+    limits = {"train__timeout_seconds": 5, "train__start_timeout_seconds": 5}
+    run = lab.config(**{**ENDLESS, **limits})
+    ranks = lab.fork_ranks(run, 2, accidents=[accident])
+    wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
+    accident.begin()
+    assert lab.ended(ranks) == [ExitCode.RETRYABLE] * 2
+    why = r"rank 0: rank 1 has waited for \d+ s for the data of step \d+, longer than "
+    assert re.search(why, lab.rank_log(run, 0).read_text())
 
 
 def test_a_rank_that_leaves_out_a_collective_is_named(lab: Lab, tmp_path: Path) -> None:

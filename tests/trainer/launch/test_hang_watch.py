@@ -208,6 +208,7 @@ def test_hang_is_told_before_its_round_ends(node: Node) -> None:
     node.steps(5, seconds=1)
     for beat in node.beats:
         beat.bound_waits(5)
+        beat.phase(Phase.PASSES)
         beat.enter()
     begin = node.now
     (after,) = node.told_within(9)
@@ -215,18 +216,22 @@ def test_hang_is_told_before_its_round_ends(node: Node) -> None:
     assert node.now - begin < overdue_after(node) + 9 < 12
 
 
+PHASES = {"in an evaluation": Phase.EVALUATION, "for another rank's data": Phase.DATA}
+
+
 @pytest.mark.parametrize(
-    "case", ["before its first step", "by itself", "in many collectives", "in an evaluation"]
+    "case", ["before its first step", "by itself", "in many collectives", *PHASES]
 )
 def test_rank_that_may_wait_goes_on(node: Node, case: str) -> None:
     """A rank is not overdue before its first step, which sets the limit, nor while it works outside
     of collectives or enters new ones again and again, as during a write. In an evaluation, which
-    may compile, only the group's own limit holds.
+    may compile, only the group's own limit holds. The wait for the data of all ranks has a limit of
+    its own.
     """
     beat = node.beats[0]
     if case != "before its first step":
         beat.bound_waits(60)
-    beat.at(Phase.EVALUATION if case == "in an evaluation" else Phase.DATA, 11)
+    beat.at(PHASES.get(case, Phase.PASSES), 11)
     if case != "by itself":
         beat.enter()
     if case != "in many collectives":

@@ -105,6 +105,16 @@ def test_a_rank_killed_within_a_line_leaves_it_and_is_named(tmp_path: Path) -> N
     assert killed_by(signal.SIGSEGV) == "was ended by SIGSEGV"
 
 
+def test_bus_error_is_told_with_its_causes() -> None:
+    """A rank that reads its data set through mapped memory ends by SIGBUS if the volume fails. The
+    name of the signal does not tell a user that.
+    """
+    assert killed_by(signal.SIGBUS) == (
+        "was ended by SIGBUS: a file that it had mapped into memory, such as the data set, could "
+        "not be read or became shorter, or /dev/shm is full"
+    )
+
+
 def test_a_rank_that_ends_without_a_word_is_named(tmp_path: Path) -> None:
     """A rank that ends without a reason, for example by a library that ends the process, is named
     with its exit status. Otherwise only the other ranks would show an error.

@@ -57,6 +57,22 @@ def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
         assert (tensor - right[name]).abs().max() < 1e-4, name
 
 
+def test_gradients_may_be_reduced_in_each_micro_step(lab: Lab) -> None:
+    """With `train.reduce_each_micro_step`, a run in shards has the losses of a run without it, and
+    a resumed one continues bit for bit.
+    """
+    shape = {"model__bias": False, "train__parallel": "fsdp", **UNEVEN}
+    once = lab.config(run_name="once", **shape)
+    shape["train__reduce_each_micro_step"] = True
+    each = lab.config(run_name="each", **shape)
+    half = lab.config(run_name="half", train__max_steps=10, train__decay_steps=20, **shape)
+    rest = lab.config(run_name="half", **shape)
+    lab.train_side_by_side((once, 2), (each, 2), (half, 2))
+    lab.train(rest, 2)
+    assert_same_losses(once, each)
+    assert_bitwise_equal(each, rest)
+
+
 def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
     lab: Lab,
 ) -> None:

@@ -85,6 +85,14 @@ def test_a_rank_whose_writing_holds_up_training_is_named() -> None:
     assert slow_save([(STEPS, [replace(CLEAN, save=4.0)] * 3)]) is None  # all alike
 
 
+def test_passes_and_collectives_that_overlap_name_no_rank() -> None:
+    """No rank is called slow where its time in collectives is longer than the step, as with fsdp on
+    GPUs, whose collectives run beside the passes. What is left for a rank itself is no time then.
+    """
+    overlaps = replace(CLEAN, compute=-0.3, wait=0.7)
+    assert slow_rank([overlaps, overlaps, replace(overlaps, compute=-0.2, wait=0.6)]) is None
+
+
 def test_a_slow_network_is_told_from_a_slow_rank() -> None:
     """The network is called slow when no rank comes late, but all wait longer than they used to. It
     is not if one rank comes late or all ranks are on one node.

@@ -25,6 +25,7 @@ case $1 in
   is-active) [ -e ROOT/active ] ;;
   start) [ -e "ROOT/etc/systemd/system/$unit.service" ] && touch ROOT/active ;;
   stop | disable) rm -f ROOT/active ;;
+  is-enabled) [ -e "ROOT/enabled-$unit" ] ;;
 esac
 """
 IP = """#!/bin/sh
@@ -208,6 +209,11 @@ exec {real} "$@"
         """From now on, the power fails when k3s' installer begins, until `is_back`."""
         self._loses_power = True
         self._write(self._bundle / "k3s/install.sh", "#!/bin/sh\nkill -KILL $PPID\n")
+
+    def is_cut_off_in_uninstaller(self) -> None:
+        """From now on, the power fails when k3s' uninstaller begins, until `is_back`."""
+        self._loses_power = True
+        self.removes_k3s_by("kill -KILL $PPID")
 
     def is_back(self) -> None:
         """From now on, the power does not fail."""

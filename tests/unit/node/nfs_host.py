@@ -14,7 +14,8 @@ from tests.unit.run_script import run
 
 PROGRAMS = (
     *("sh", "awk", "sed", "grep", "cat", "cut", "sort", "comm", "paste", "head", "tail", "mkdir"),
-    *("mv", "cp", "rm", "rmdir", "chmod", "env", "flock", "printf", "ls", "readlink"),
+    *("mv", "cp", "rm", "rmdir", "chmod", "env", "flock", "printf", "ls", "readlink", "sync"),
+    "stat",
 )
 # The programs that each real package contains, and (NEEDS) the packages that it needs. Many
 # machines already have `rpcbind`.

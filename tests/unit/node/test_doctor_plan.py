@@ -65,9 +65,27 @@ def test_further_machine_is_in_its_own_no_proxy() -> None:
         expect = further_plans(plan)["gpu2"].expect
         shown = f"{plan.expect.no_proxy},gpu02" if proxies else ""
         assert (expect.no_proxy, expect.proxy_scope) == (shown, "all")
+        assert (plan.expect.api_host, expect.api_host) == ("gpu01", "")
     scoped = raw_settings("dev", {**more, **PROXIES, "proxyScope": "containerd"})
     platform = parse_settings(scoped, (), "dev", KINDS).own_platform
     assert make_plan(platform).expect.proxy_scope == "containerd"
+
+
+@pytest.mark.parametrize(
+    ("changes", "host"),
+    [
+        ({}, ""),
+        (SSH, "gpu01"),
+        ({**SSH, "clusterAccess": "tunnel"}, ""),
+        ({**SSH, "k3sExisting": "adopt"}, ""),
+    ],
+)
+def test_port_of_the_api_is_tried_where_it_is_used(changes: dict[str, str], host: str) -> None:
+    """The doctor is told to try port 6443 of a host behind SSH, where this stack installs k3s and
+    reaches it directly.
+    """
+    settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
+    assert make_plan(settings.own_platform).expect.api_host == host
 
 
 def test_doctor_knows_the_run_s_pods_and_their_tolerations() -> None:

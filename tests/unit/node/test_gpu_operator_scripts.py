@@ -33,17 +33,20 @@ case "$*" in
   "label node "* | "patch node "*) cp "$folder/mig-then" "$folder/mig" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
   *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
+  *"get nodefeatures"*) cat "$folder/features" ;;
   *"get secrets"*) next records ;;
   *"get crd clusterpolicies.nvidia.com"*) cat "$folder/policies" ;;
   *"get crd"*) cat "$folder/crds" ;;
   *"get clusterroles"*) cat "$folder/roles" ;;
   *"get namespace"*labels*) cat "$folder/namespace" ;;
+  *"get namespace"*keys-before*) cat "$folder/keys" ;;
   *"get namespace"*) cat "$folder/note" ;;
   *readyz*) exit "$(next ready)" ;;
 esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
-FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles")
+FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles", "keys")
+FILES += ("features",)
 
 
 @pytest.fixture
@@ -372,6 +375,26 @@ def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -
     ]
 
 
+def test_cleanup_leaves_labels_of_an_administrator(cluster: Path) -> None:
+    """Labels and annotations of NVIDIA's names that nodes had before the operator are noted, and
+    the clean-up leaves them. With `nvidia.com/gpu.deploy.operands=false`, for example, whoever runs
+    the cluster keeps operators away from a node.
+    """
+    theirs = "nvidia.com/gpu.deploy.operands\n"
+    (cluster / "labels").write_text(f"kubernetes.io/hostname\n{theirs}")
+    (cluster / "annotations").write_text("nvidia.com/theirs\n")
+    assert cleanup(cluster, "create").returncode == 0
+    noted = (cluster / "calls").read_text().splitlines()[-1].partition("node-keys-before=")[2]
+    assert noted.split() == ["nvidia.com/gpu.deploy.operands", "nvidia.com/theirs"]
+    (cluster / "note").write_text("noted ")
+    (cluster / "keys").write_text(f"noted {noted}")
+    (cluster / "labels").write_text(f"nvidia.com/gpu.count\n{theirs}")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    assert "label nodes --all --dry-run=none nvidia.com/gpu.count-" in calls
+    assert not [call for call in calls if call.startswith("annotate nodes")]
+
+
 def test_cleanup_leaves_other_operators_of_nvidia(cluster: Path) -> None:
     """The clean-up leaves the CRDs of NVIDIA's other operators, such as the NIM Operator, although
     they have NVIDIA's API groups and came after the note. With a CRD all its objects would be
@@ -403,6 +426,28 @@ def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> Non
         "label nodes --all --dry-run=none feature.node.kubernetes.io/pci-10de.present-\n" in calls
     )
     assert "annotate nodes --all --dry-run=none nfd.node.kubernetes.io/feature-labels-\n" in calls
+
+
+def test_cleanup_leaves_a_later_discovery(cluster: Path) -> None:
+    """If another node feature discovery has come since, such as that of NVIDIA's Network Operator,
+    the clean-up leaves the definitions and the labels that both have written. Without them the
+    drivers of that operator would go from the nodes, and with them the network of all runs.
+    """
+    (cluster / "note").write_text("noted ")
+    (cluster / "crds").write_text("clusterpolicies.nvidia.com\nnodefeatures.nfd.k8s-sigs.io\n")
+    (cluster / "labels").write_text("nvidia.com/gpu.count\nfeature.node.kubernetes.io/pci-15b3\n")
+    for places in ("gpu-operator\nnetwork-operator\n", "gpu-operator\n"):
+        is_alone = "network" not in places
+        (cluster / "features").write_text(places)
+        (cluster / "calls").write_text("")
+        done = cleanup(cluster)
+        assert done.returncode == 0, done.stderr
+        assert ("another one is in namespace network-operator" in done.stdout) != is_alone
+        calls = (cluster / "calls").read_text()
+        assert "delete crd clusterpolicies.nvidia.com" in calls
+        assert "nvidia.com/gpu.count-" in calls
+        assert ("pci-15b3-" in calls) == is_alone
+        assert ("nodefeatures.nfd.k8s-sigs.io --ignore" in calls) == is_alone
 
 
 def test_cleanup_without_a_note_leaves_what_may_be_somebody_elses(cluster: Path) -> None:
@@ -493,6 +538,7 @@ def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
     note = "disttrain.dev/crds-before=nodefeatures.nfd.k8s-sigs.io"
     assert [call.split() for call in (cluster / "calls").read_text().splitlines()][-1] == [
         *("annotate", "namespace", "gpu-operator", "--dry-run=none", note),
+        "disttrain.dev/node-keys-before=",
     ]
     (cluster / "kubectl").write_text("#!/bin/sh\ncase $2 in crd) exit 1 ;; esac\n" + KUBECTL[10:])
     (cluster / "calls").write_text("")

@@ -50,6 +50,40 @@ def test_data_of_a_mounted_volume_stay(host: K3sHost, place: str) -> None:
     assert (host.root / THEIRS).exists()
 
 
+def test_cut_removal_gives_paths_back(host: K3sHost) -> None:
+    """Paths of others are moved aside while k3s' tools remove it. If the power fails meanwhile and
+    `pulumi up` is run, they are back before k3s starts, and the next removal leaves them too.
+    """
+    host.is_cut_off_at("/var/lib/cni")
+    host.run("delete", "gpu2")
+    assert not (host.root / THEIRS).exists()
+    host.is_back()
+    host.run("create", "gpu2")
+    assert host.runs
+    assert (host.root / THEIRS).exists()
+    host.removes_k3s_by(REMOVE)
+    host.run("delete", "gpu2")
+    assert (host.root / THEIRS).exists()
+    assert not [*host.root.rglob("*.disttrain-kept")]
+
+
+def test_cut_removal_mixes_no_paths(host: K3sHost) -> None:
+    """After a removal that was cut off, k3s may start again with the machine, and make such a path
+    anew. The next removal deletes that one, and puts the one of others back.
+    """
+    host.is_cut_off_in_uninstaller()
+    host.run("delete", "gpu2")
+    assert not (host.root / THEIRS).exists()
+    host.is_back()
+    (host.root / "var/lib/cni/networks").mkdir(parents=True)
+    assert host.runs
+    host.run("create", "gpu2")
+    assert (host.root / "var/lib/cni/networks").exists()
+    host.removes_k3s_by(f"{REMOVE} ROOT/var/lib/cni")
+    host.run("delete", "gpu2")
+    assert [path.name for path in (host.root / "var/lib/cni").iterdir()] == ["theirs"]
+
+
 @pytest.mark.parametrize("shm", ["run/k3s/1/shm", "var/lib/rancher/k3s/agent/containerd/1"])
 def test_leftovers_of_containers_do_not_matter(host: K3sHost, shm: str) -> None:
     """The removal unmounts a volume and goes on, and its data stay. The shared memory of a

@@ -1,5 +1,5 @@
 """A launcher that starts the ranks itself is refused where the program is started once per rank,
-and where it would not find the other pods.
+and a torchrun where its options keep it from the other pods.
 """
 
 from typing import Any
@@ -80,13 +80,12 @@ THREE = {"topology": "indexed-job", "pods": 3, "gpusPerPod": 1}
         (["python", "-m", "torch.distributed.run", "--nnodes=2", "train.py"], "--nnodes=2"),
         (["sh", "-c", "exec torchrun --node_rank=0 train.py"], "--node_rank=0"),
         (["torchrun", "--node-rank", "1", "--nnodes=3", "train.py"], "--node-rank 1"),
+        (["torchrun", "--master_port", "29500", "train.py"], "--master_port 29500"),
         (["python", "-m", "torch.distributed.launch", "--nnodes=1", "train.py"], "--nnodes=1"),
-        (["torchrun", "--master_addr", "127.0.0.1", "train.py"], "--master_addr 127.0.0.1"),
-        (
-            ["torchrun", "--rdzv_backend", "c10d", "--rdzv_endpoint=localhost:0", "train.py"],
-            "--rdzv_endpoint=localhost:0",
-        ),
         (["torchrun", "--rdzv-backend=c10d", "train.py"], "--rdzv-backend=c10d"),
+        (["torchrun", "--master-addr=127.0.0.1", "train.py"], "--master-addr=127.0.0.1"),
+        (["torchrun", "--rdzv-endpoint=localhost:0", "a.py"], "--rdzv-endpoint=localhost:0"),
+        (["sh", "-c", "torchrun --rdzv_endpoint=$A:29500 a.py"], "--rdzv_endpoint=$A:29500"),
     ],
 )
 def test_torchrun_that_would_not_find_the_others_is_refused(
@@ -100,58 +99,55 @@ def test_torchrun_that_would_not_find_the_others_is_refused(
     assert (
         f"  - program.command: {option!r} cannot be used: torchrun would not find the ranks of the "
         "other pods, of which the run has 3 in all. Leave it out: torchrun reads PET_NNODES, "
-        "PET_NODE_RANK and PET_MASTER_ADDR, which each pod has."
+        "PET_NODE_RANK, PET_MASTER_ADDR and PET_MASTER_PORT, which each pod has."
     ) in said
 
 
 @pytest.mark.parametrize(
     ("command", "launcher", "option"),
     [
-        (["accelerate", "launch", "train.py"], "accelerate launch", "--machine_rank"),
         (
-            ["accelerate", "launch", "--num_machines=3", "--machine_rank=0", "train.py"],
+            ["accelerate", "launch", "--mixed_precision=bf16", "train.py", "--machine_rank=1"],
             "accelerate launch",
-            "--machine_rank",
+            "--machine_rank $PET_NODE_RANK",
         ),
-        (["deepspeed", "--num_gpus", "1", "train.py"], "deepspeed", "--no_ssh"),
-        (["deepspeed", "--hostfile", "/data/hosts", "train.py"], "deepspeed", "--no_ssh"),
-        (["fabric", "run", "--node-rank", "0", "train.py"], "fabric run", "--node-rank"),
+        (["deepspeed", "train.py"], "deepspeed", "--hostfile FILE --no_ssh --node_rank $NODE_RANK"),
+        (["fabric", "run", "--devices=1", "a.py"], "fabric run", "--node-rank $NODE_RANK"),
     ],
 )
-def test_launchers_that_read_no_variables_are_refused(
+def test_launcher_that_reads_no_variables_is_refused(
     command: list[str], launcher: str, option: str
 ) -> None:
-    """In a run of several pods, a launcher that does not read the variables of the pods is refused
-    without the option that tells it of the others. The ranks of each pod would train alone.
+    """In a run of several pods, `accelerate launch` and DeepSpeed's launcher are refused without
+    the option that tells them of the others: each pod would train or wait alone.
     """
     said = refusal(given({"per": "node"}, command, **THREE))
     assert said.count("  - ") == 1
     assert (
-        f"  - program.command: {launcher!r} cannot be used: without {option} and the number of the "
-        "pod, it would not find the ranks of the other pods, of which the run has 3 in all. Take "
-        "it out and set program.per to rank, with which each rank has the variables that torchrun "
-        'sets, or give it the options in docs/programs.md, "Launchers in several pods".'
+        f"  - program.command: {launcher!r} cannot be used: it would not find the ranks of the "
+        "other pods, of which the run has 3 in all, as it does not read their variables. Leave it "
+        "out and set program.per to rank, or give it its options for several machines in a line "
+        f'for a shell, such as {option} (docs/programs.md, "Launchers in several pods").'
     ) in said
-
-
-ENDPOINT = "torchrun --rdzv-backend=c10d --rdzv-endpoint=$MASTER_ADDR:$MASTER_PORT train.py"
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        given({"per": "node"}, ["sh", "-c", ENDPOINT], **THREE),
-        given({"per": "node"}, ["torchrun", "--rdzv-backend=static", "train.py"], **THREE),
-        given({"per": "node"}, ["sh", "-c", "deepspeed --hostfile=h --no_ssh a.py"], **THREE),
-        given({"per": "node"}, ["sh", "-c", "accelerate launch --machine-rank $R a"], **THREE),
-        given({"per": "node"}, ["accelerate", "launch", "train.py"]),
-        given({"per": "node"}, ["deepspeed", "train.py"]),
         given({"per": "node"}, ["torchrun", "--nnodes=3", "train.py"], **THREE),
         given({"per": "node"}, ["torchrun", "--nnodes=1:3", "train.py"], **THREE),
         given({"per": "node"}, ["torchrun", "-m", "train", "--nnodes", "1"], **THREE),
         given({"per": "node"}, ["torchrun", "--tee", "3", "a.py", "--standalone"], **THREE),
         given({"per": "node"}, ["sh", "-c", "torchrun --nnodes=$PET_NNODES a.py"], **THREE),
-        given({"per": "node"}, ["composer", "--standalone", "train.py"], **THREE),
+        given({"per": "node"}, ["sh", "-c", "torchrun --rdzv-endpoint=$A:29400 a.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--rdzv-endpoint=etcd.svc:2379", "a.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--master-port=12345", "a.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--rdzv-backend=static", "a.py"], **THREE),
+        given({"per": "node"}, ["composer", "--standalone", "a.py"], **THREE),
+        given({"per": "node"}, ["accelerate", "launch", "--machine_rank", "0", "a.py"], **THREE),
+        given({"per": "node"}, ["sh", "-c", "accelerate launch $OPTIONS train.py"], **THREE),
+        given({"per": "node"}, ["accelerate", "launch", "train.py"]),
+        given({"per": "node"}, ["deepspeed", "--hostfile", "/tmp/hosts", "a.py"], **THREE),
         given({"per": "node"}, ["torchrun", "--standalone", "train.py"]),
         given({"per": "node"}, ["torchrun", "train.py"]),
         given({}, ["torchrun", "train.py"], gpusPerPod=1),

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pulumi
+import pytest
+
 from tests.unit.stacks import deploy
 from trainer.launch.exit_codes import RETRY_VARIABLE
 
@@ -30,3 +33,20 @@ def test_pytorchjob_has_workers_alone_with_ranks_of_ours(tmp_path: Path) -> None
     selector = dict(service["spec"]["selector"])
     assert selector.pop("training.kubeflow.org/replica-index") == "0"
     assert selector.items() <= labels.items()
+
+
+@pytest.mark.parametrize(
+    ("instance", "refused"),
+    [("worker-0", True), ("b-worker-12", True), ("worker", False), ("worker-a", False)],
+)
+def test_instance_cannot_be_a_workers_ending(tmp_path: Path, instance: str, refused: bool) -> None:
+    """An `instance` is refused if the run's Service for the pod with index 0 could have the name of
+    the Service that the operator makes for a worker of the run with the instance `first`.
+    """
+    changes = {"topology": "pytorchjob", "instance": instance}
+    if not refused:
+        deploy("sandbox-multipod", tmp_path, changes)
+        return
+    with pytest.raises(pulumi.RunError, match=f"instance: '{instance}' .* ends with -worker-"):
+        deploy("sandbox-multipod", tmp_path, changes)
+    deploy("sandbox-multipod", tmp_path, {**changes, "topology": "multi-pod"})

@@ -21,6 +21,7 @@ note_holder() {
   elif [ "$(cat "$HOLDER" 2>/dev/null)" != "$lines" ]; then
     mkdir -p "${HOLDER%/*}"
     echo "$lines" >"$HOLDER.new"
+    sync "$HOLDER.new" # see lib/k3s.sh
     mv "$HOLDER.new" "$HOLDER"
   fi
 }

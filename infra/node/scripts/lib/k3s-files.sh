@@ -41,7 +41,8 @@ record_ownership() {
   done
   if ! { mkdir -p "${OWNERSHIP_FILE%/*}" &&
     (umask 077 && printf '# its own k3s, kept by disttrain\n%s\n' "$before" \
-      >"$OWNERSHIP_FILE.new") && mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"; }; then
+      >"$OWNERSHIP_FILE.new") && sync "$OWNERSHIP_FILE.new" &&
+    mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"; }; then
     rm -f "$OWNERSHIP_FILE.new"
     fail "$OWNERSHIP_FILE cannot be written: is the disk full? Nothing was installed"
   fi
@@ -77,6 +78,7 @@ put_images() {
       fail "$name: sha256 is $got, not $sum"
     fi
     chmod 600 "$file.disttrain-new"
+    sync "$file.disttrain-new"
     mv "$file.disttrain-new" "$file"
   done
   wanted=$(echo "$K3S_IMAGES" | while read -r sum name; do image_file "$sum" "$name"; done)

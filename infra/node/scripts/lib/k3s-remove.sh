@@ -7,15 +7,17 @@ was_there_before() { grep -qxF "before $1" "$OWNERSHIP_FILE"; }
 # moved aside while these scripts run.
 keep_others_paths() { # aside or back
   for path in $LINKS $REPOSITORIES /var/lib/cni; do
-    if was_there_before "$path"; then
-      case $1 in
-        aside) [ ! -e "$path" ] && [ ! -L "$path" ] || mv "$path" "$path.disttrain-kept" ;;
-        back) [ ! -e "$path.disttrain-kept" ] && [ ! -L "$path.disttrain-kept" ] ||
-          { rm -rf "$path" && mv "$path.disttrain-kept" "$path"; } ;;
-      esac
-    fi
+    was_there_before "$path" || continue
+    kept=$path.disttrain-kept
+    case $1 in
+      # If a removal was cut off, theirs is aside already, and what is there by now is of k3s.
+      aside) is_there "$kept" || ! is_there "$path" || mv "$path" "$kept" ;;
+      back) ! is_there "$kept" || { rm -rf "$path" && mv "$kept" "$path"; } ;;
+    esac
   done
 }
+
+is_there() { [ -e "$1" ] || [ -L "$1" ]; } # also a link that leads nowhere
 
 # The uninstaller deletes these folders, with everything that is mounted in them.
 readonly DELETED='/etc/rancher/k3s /run/k3s /run/flannel /var/lib/cni /var/lib/kubelet /var/lib/rancher/k3s'

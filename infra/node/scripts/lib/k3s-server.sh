@@ -88,6 +88,7 @@ note_generation() {
   if [ "$(noted generation)" = "$GENERATION_ID" ] && has_noted_data; then return; fi
   mkdir -p "${GENERATION_FILE%/*}"
   (umask 077 && echo "$GENERATION_ID" >"$GENERATION_FILE.new")
+  sync "$GENERATION_FILE.new"
   mv "$GENERATION_FILE.new" "$GENERATION_FILE"
   note generation "$GENERATION_ID"
 }

@@ -3,9 +3,22 @@
 # lib/k3s-further-server.sh and lib/k3s-agent.sh contain what differs. Needs the other files that
 # k3s-install.sh includes.
 
+# Fails if k3s' own unit would not start k3s because nm-cloud-setup of NetworkManager is enabled, as in
+# images of the RHEL family for clouds. Older installers of k3s, such as that of v1.34.1, write such a unit.
+# systemd would only show the command that the unit runs for it.
+refuse_cloud_setup() {
+  grep -qs nm-cloud-setup "$UNIT" && systemctl is-enabled --quiet nm-cloud-setup.service 2>/dev/null ||
+    return 0
+  fail "the service nm-cloud-setup of this host is enabled, and k3s $K3S_VERSION does not start beside it: \
+with NetworkManager before 1.32 it disturbs the network of pods. Disable it, and run pulumi up again: \
+systemctl disable --now nm-cloud-setup.timer nm-cloud-setup.service (with such a NetworkManager also \
+reboot). If this host needs the service for further addresses of its own, set a newer k3sVersion"
+}
+
 # Starts k3s, and sets `started` to the time. A k3s that runs or is about to start is stopped first. So
 # the previous kubelet cannot renew the node's lease after that time.
 start_k3s() {
+  refuse_cloud_setup
   systemctl stop "$SERVICE" || fail "systemd could not stop k3s; its words are above"
   started=$(date -u +%Y-%m-%dT%H:%M:%S.%6N)
   # shellcheck disable=SC2086 # empty, or one word
@@ -101,6 +114,8 @@ bring_to_version() {
     for change in ${changes:-nothing}; do echo "would change: $change"; done
     return
   fi
+  # A removal that was cut off has left them aside. A k3s that runs uses what it has made there since.
+  [ ! -e "$OWNERSHIP_FILE" ] || is_active || keep_others_paths back
   if changed binary && is_active && [ "$(noted version)" = "$K3S_VERSION" ]; then repair_binary; fi
   if [ -n "$changes" ]; then
     guard_gpu_pods

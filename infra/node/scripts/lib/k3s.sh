@@ -66,9 +66,12 @@ noted() { # key
   [ ! -e "$OWNERSHIP_FILE" ] || awk -v key="$1" '$1 == key { print $2 }' "$OWNERSHIP_FILE"
 }
 
+# `sync` comes before each `mv` of a file that nothing compares later. Otherwise some file systems, such as
+# XFS, may show an empty file of that name after a power loss.
 note() { # key value
   (umask 077 && { grep -v "^$1 " "$OWNERSHIP_FILE" || true && echo "$1 $2"; } \
     >"$OWNERSHIP_FILE.new")
+  sync "$OWNERSHIP_FILE.new"
   mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"
 }
 

@@ -70,6 +70,7 @@ install_by_rpm() { # words of the manager, and the package
 
 add_to() { # file; names on standard input
   cat - "$1" 2>/dev/null | sort -u >"$1.new"
+  sync "$1.new" # see lib/k3s.sh
   mv "$1.new" "$1"
 }
 

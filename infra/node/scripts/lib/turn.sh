@@ -17,11 +17,18 @@ dry() { [ -n "${DRY_RUN:-}" ]; }
 one_at_a_time() {
   dry && return
   command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
+  until take_turn; do :; done
+}
+
+# Waits for the lock. Fails if the run that had it has removed its file. A third run may have made a new
+# file since, and be at work.
+take_turn() {
   exec 9>"$LOCK"
   lock -n || {
     echo "another run is at work on this host; waiting for it, at most $LOCK_SECONDS s" >&2
     lock -w "$LOCK_SECONDS" || fail "another run still works on this host ($LOCK is locked)"
   }
+  [ "$(stat -L -c %d:%i /proc/self/fd/9)" = "$(stat -c %d:%i "$LOCK" 2>/dev/null)" ]
 }
 
 # Takes the lock. Fails if another run has it, and ends the script if flock itself does not work.

@@ -151,6 +151,21 @@ def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
     assert not found.never
 
 
+@pytest.mark.parametrize(
+    "places", ["allows to fit only 2 out of 3", "doesn't allow to fit any of 3"]
+)
+def test_room_in_places_of_another_flavor_may_come(places: str) -> None:
+    """A run that is too large for one flavor can start later with another one, whose quota suffices
+    but whose topology has no room at the moment. Kueue names the reasons of both flavors.
+    """
+    both = f'{TOO_LARGE}, topology "racks" {places} pod(s)'
+    for reason in ("Pending", "ExceedsMaxQuota"):
+        waits = workload("b", condition("QuotaReserved", "False", both, reason))
+        found = in_queue("gpus", waits, [queue()], [waits])
+        assert found
+        assert not found.never
+
+
 def test_resource_without_a_quota_never_comes() -> None:
     """A run that asks for a resource without a quota can never start, even if other quota is taken,
     too. Otherwise the user would be told that it starts by itself.

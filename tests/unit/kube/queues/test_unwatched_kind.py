@@ -115,3 +115,20 @@ def test_kueue_that_comes_later_decides() -> None:
     assert not server.is_stopped()
     server.kueues[0]["spec"]["active"] = False
     assert server.is_stopped()
+
+
+def test_run_whose_workload_is_finished_stops_itself() -> None:
+    """If Kueue takes a run for finished whose pods go on, it is stopped and resumed by its own
+    field `suspend`. The MPI Operator calls an MPIJob failed when a worker was evicted, and Kueue
+    then leaves it alone.
+    """
+    server = Unwatched()
+    finished = {"conditions": [{"type": "Finished", "status": "True"}]}
+    server.kueues = [{"metadata": {"name": "w"}, "spec": {"active": True}, "status": finished}]
+    api = api_of(server)
+    assert stop(api, server.now()) == ""
+    assert (server.workload["spec"], server.is_marked) == ({"suspend": True}, True)
+    assert server.kueues[0]["spec"] == {"active": True}
+    assert see_run(api, server.now())[0].state == "stopped"
+    assert resume(api, server.now(), "replace", 0) == ""
+    assert (server.workload["spec"], server.is_marked) == ({"suspend": False}, False)

@@ -59,6 +59,7 @@ class Quota(ApiServer):
         owners = [owner] if owner else []
         self.jobs = [{"metadata": {"name": "j", "uid": about, "ownerReferences": owners}}]
         self.sets = list[Json]()
+        self.job_set: Json | None = None
         self.may_list_jobs = True
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
@@ -66,6 +67,10 @@ class Quota(ApiServer):
             if not self.may_list_jobs:
                 raise ApiError(403, "statefulsets is forbidden")
             return {"items": self.sets}
+        if path == "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/train":
+            if self.job_set is None:
+                raise ApiError(403, "jobsets is forbidden")
+            return self.job_set
         if path == "/apis/batch/v1/namespaces/team/jobs":
             if not self.may_list_jobs:
                 raise ApiError(403, "jobs is forbidden")
@@ -119,6 +124,18 @@ def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> Non
     assert words_of_controller(api_of(server), "team", item, [], 1) == ""
 
 
+@pytest.mark.parametrize(("may_read", "told"), [(True, NO_POD), (False, "")])
+def test_jobset_of_a_trainjob_without_jobs_tells_it(may_read: bool, told: str) -> None:
+    """If the JobSet of a TrainJob cannot make its Job, for example because a webhook does not
+    answer, the event about the JobSet counts. Otherwise `up` would only say `no pod yet`. If the
+    credentials may not read JobSets, nothing is said.
+    """
+    server = Quota("u5")
+    server.jobs = []
+    server.job_set = {"metadata": {"name": "train", "uid": "u5"}} if may_read else None
+    assert words_of_controller(api_of(server), "team", TRAIN_JOB, [], 1) == told
+
+
 def test_job_of_another_run_tells_nothing() -> None:
     """The event about a Job of another run does not count."""
     server = Quota("u3", {"kind": "JobSet", "name": "train-b", "uid": "u4"})
@@ -142,3 +159,50 @@ def test_stateful_set_of_a_group_tells_it(name: str, owner: str) -> None:
     server.may_list_jobs = True
     labels["leaderworkerset.sigs.k8s.io/name"] = "train-b"
     assert words_of_controller(api_of(server), "team", LWS, [], 1) == ""
+
+
+# Volcano 1.14 writes the API server's answer as a value of its programming language.
+AS_VOLCANO_WRITES_IT = (
+    "Error creating pods: [failed to create pod train-node-0, err: &errors.StatusError{ErrStatus:"
+    'v1.Status{TypeMeta:v1.TypeMeta{Kind:"", APIVersion:""}, ListMeta:v1.ListMeta{SelfLink:"", '
+    'ResourceVersion:"", Continue:"", RemainingItemCount:(*int64)(nil)}, Status:"Failure", '
+    'Message:"pods \\"p\\" is forbidden: exceeded quota: team", Reason:"Forbidden", '
+    "Details:(*v1.StatusDetails)(0xc000a8c120), Code:403}}]"
+)
+
+
+class FullQueue(ApiServer):
+    """A stand-in for a cluster with Volcano, whose scheduler has let the group of a Job in. A quota
+    refuses the Job's pods, which its controller reports in an event about the Job.
+    """
+
+    def __init__(self) -> None:
+        self.may_read_events = True
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
+        if path.endswith("/podgroups/train-u1"):
+            return {"metadata": {"uid": "g1"}, "status": {"phase": "Inqueue"}}
+        if "involvedObject.uid=u1" not in query["fieldSelector"]:
+            return {"items": []}
+        if not self.may_read_events:
+            raise ApiError(403, "events is forbidden")
+        refused = event("FailedCreate", AS_VOLCANO_WRITES_IT, lastTimestamp="2026-11-26T12:00:02Z")
+        later = event("PodGroupPending", "not ready", lastTimestamp="2026-11-26T12:00:03Z")
+        return {"items": [refused, later]}
+
+
+def test_pods_that_volcano_cannot_make_are_told() -> None:
+    """A quota that refuses the pods of Volcano's Job is named, in the API server's words. The group
+    of the Job has its place in the queue and only says that its pods are missing.
+    """
+    item: Json = {
+        **workload("Job", "batch.volcano.sh/v1alpha1"),
+        "spec": {"queue": "default"},
+        "status": {"state": {"phase": "Pending"}},
+    }
+    server = FullQueue()
+    group = "in queue default of Volcano: its PodGroup is Inqueue"
+    assert words_of_controller(api_of(server), "team", item, [], 1) == f"{NO_POD}; {group}"
+    assert words_of_controller(api_of(server), "team", item, [POD], 1) == group
+    server.may_read_events = False
+    assert words_of_controller(api_of(server), "team", item, [POD], 2) == group

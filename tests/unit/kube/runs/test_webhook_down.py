@@ -68,6 +68,7 @@ class Down(ApiServer):
             "/apis/batch/v1/namespaces/ml/jobs/train": self.job,
             "/api/v1/namespaces/ml": {"metadata": {"name": "ml", "uid": "1"}},
             "/api/v1/nodes": {"items": [node]},
+            "/api/v1/namespaces/ml/configmaps": {"items": []},
             "/api/v1/namespaces/ml/resourcequotas": {"items": []},
         }
         return there.get(path)
