@@ -135,10 +135,11 @@ def leading(seen: Seen) -> Progress:
     found = [progress for progress in seen.progress.values() if progress.step is not None]
     rest = [progress for progress in seen.progress.values() if progress.step is None]
     first = max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
-    # Each pod writes about the transport of its own ranks, so the first such text is taken.
+    # Each pod writes about its own ranks, so the first such text is taken.
     transport = next((p.transport for p in seen.progress.values() if p.transport), "")
+    own_ranks = next((p.own_ranks for p in seen.progress.values() if p.own_ranks), "")
     volume = next((p.volume for p in seen.progress.values() if p.volume), "")
-    return replace(first, transport=transport, volume=volume)
+    return replace(first, transport=transport, own_ranks=own_ranks, volume=volume)
 
 
 def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:

@@ -33,6 +33,7 @@ _ROUND_LOST = re.compile(r"round \d+ is lost: (?P<why>.*?)(?:; stopping the othe
 _HANGS = re.compile(r"no step for \d+ s: (?P<who>.*)")
 _GOODPUT = re.compile(r"goodput (?P<account>\d.*?)(?:; (?P<rank_hours>[\d.]+) rank-hours)?$")
 _TRANSPORT = re.compile(rf"{OTHER}(?P<said>.*)|transport[ :]")
+_OWN_RANKS = re.compile(r"warning: the ranks are not those of the run: (?P<why>.*)")
 _VOLUME = re.compile(rf"{SHARED}(?P<said>.*)")
 _WAITING = re.compile(r"waiting for .*")
 MOST_TIMES = 20
@@ -70,6 +71,7 @@ class Progress:
         volume: how long the nodes' writes to the volume took before this start, and how long it
             took until all nodes saw them. A run of one node has no such line.
         unseen: why the steps of a user's own program are not known, though it runs.
+        own_ranks: why ranks that a user's own program has started are not those of the run.
     """
 
     step: int | None = None
@@ -97,6 +99,7 @@ class Progress:
     transport: str = ""
     volume: str = ""
     unseen: str = ""
+    own_ranks: str = ""
     rank_hours: float | None = None
     goodput_at: datetime | None = None
     verified_step: int | None = None
@@ -212,14 +215,16 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
         return replace(before, goodput=account["account"], rank_hours=hours, goodput_at=at)
     if transport := _TRANSPORT.match(text):
         return replace(before, transport=transport["said"] or "")
+    if own_ranks := _OWN_RANKS.match(text):
+        return replace(before, own_ranks=own_ranks["why"])
     if volume := _VOLUME.match(text):
         return replace(before, volume=volume["said"])
     if _WAITING.match(text):
         return replace(before, waits_for=text)
     if text.startswith("round "):
         before = replace(before, round_is_lost=False)
-        no_more = dict.fromkeys(("waits_for", "finished", "failed", "unseen", "transport"), "")
-        return replace(before, **no_more, **_NO_SAVE)
+        texts = ("waits_for", "finished", "failed", "unseen", "transport", "own_ranks")
+        return replace(before, **dict.fromkeys(texts, ""), **_NO_SAVE)
     return before
 
 

@@ -53,6 +53,8 @@ def as_text(
             lines.append(f"  slow rank: {slow}")
         if transport := unasked_transport_of(run):
             lines.append(f"  transport not as asked: {transport}")
+        if own_ranks := own_ranks_of(run):
+            lines.append(f"  ranks not of this run: {own_ranks}")
         if verified := verified_of(run, now):
             lines.append(f"  {verified}")
         if goodput := run.progress.goodput:
@@ -178,6 +180,11 @@ def verified_of(run: RunStatus, now: datetime) -> str:
 def unasked_transport_of(run: RunStatus) -> str:
     """Return the transport that was not asked for; empty for a run that is over."""
     return "" if run.is_over else run.progress.transport
+
+
+def own_ranks_of(run: RunStatus) -> str:
+    """Return what is wrong with ranks that a program has started; empty for a run that is over."""
+    return "" if run.is_over else run.progress.own_ranks
 
 
 def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None) -> str:

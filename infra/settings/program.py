@@ -12,6 +12,7 @@ from infra.names import DATA_MOUNT
 from infra.settings.kinds import DeliveryChoice
 from infra.settings.program_files import HINT, read_files
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
+from infra.settings.program_shell_words import check_shell_words
 from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader, as_written
 from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
@@ -135,6 +136,7 @@ def _check_command(reader: Reader, command: object) -> None:
         reader.problem(key, command, reason, f"Write it as a list: {_as_list(words)}")
     elif isinstance(command, list):
         _check_words(reader, key, cast(list[object], command))
+        check_shell_words(reader, cast(list[object], command))
 
 
 def _check_words(reader: Reader, key: str, words: list[object]) -> None:

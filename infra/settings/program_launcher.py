@@ -12,19 +12,37 @@ from infra.settings.reader import Reader
 from infra.world import World
 from trainer.config import ProgramConfig
 
-_LAUNCHERS = ("torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun")
-_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
-_TORCHRUN = ("torchrun", "torch.distributed.run")
+_LAUNCHERS = (
+    *("torchrun", "accelerate-launch", "deepspeed", "composer"),
+    *("mpirun", "mpiexec", "horovodrun"),
+)
+_SUBCOMMANDS = {"accelerate": "launch", "fabric": "run"}
+_MODULES = (
+    *("torch.distributed.run", "torch.distributed.launch"),
+    *("accelerate.commands.launch", "deepspeed.launcher.runner"),
+)
+_TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 # Launchers that read no variable of the pod, and the option that tells them of the other pods.
 _TOLD_BY = {
-    "accelerate launch": "--machine_rank $PET_NODE_RANK",
-    "accelerate.commands.launch": "--machine_rank $PET_NODE_RANK",
-    "deepspeed": "--hostfile FILE --no_ssh --node_rank $NODE_RANK",
+    **dict.fromkeys(
+        ("accelerate launch", "accelerate-launch", "accelerate.commands.launch"),
+        "--machine_rank $PET_NODE_RANK",
+    ),
+    **dict.fromkeys(
+        ("deepspeed", "deepspeed.launcher.runner"),
+        "--hostfile FILE --no_ssh --node_rank $NODE_RANK",
+    ),
+    "fabric run": "--node-rank $NODE_RANK",
 }
 # Options of torchrun without a value.
-_FLAGS = ("--standalone", "-m", "--module", "--no-python", "--run-path")
+_FLAGS = ("--standalone", "-m", "--module", "--no-python", "--run-path", "--use-env")
 _SHELLS = ("sh", "bash", "dash")
 _BEFORE = ("exec", "env", "nohup", "time")  # The words behind these are the command that runs.
+# The same with a subcommand, behind which there may be options.
+_RUNNERS = {
+    **dict.fromkeys(("uv", "conda", "mamba", "micromamba", "poetry", "pixi", "pdm"), "run"),
+    "nsys": "profile",
+}
 
 
 def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None:
@@ -65,7 +83,8 @@ def _refuse_launcher_alone(reader: Reader, launcher: str, words: Sequence[str], 
             launcher,
             f"it would not find {others}, as it does not read their variables",
             "Leave it out and set program.per to rank, or give it its options for several machines "
-            f"in a line for a shell, such as {told_by}",
+            f"in a line for a shell, such as {told_by} (docs/programs.md, "
+            '"Launchers in several pods")',
         )
 
 
@@ -91,20 +110,34 @@ def _launcher(words: Sequence[str]) -> tuple[str, Sequence[str]]:
         return name, more
     if name in _BEFORE or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
         return _launcher(more)
-    if name == "accelerate" and more[:1] == ["launch"]:
-        return "accelerate launch", more[1:]
+    if more and _SUBCOMMANDS.get(name) == more[0]:
+        return f"{name} {more[0]}", more[1:]
+    if more and _RUNNERS.get(name) == more[0]:
+        return _behind_options(more[1:])
     if name.startswith("python") and "-m" in more:
         behind = more[more.index("-m") + 1 :]
         return (behind[0], behind[1:]) if behind and behind[0] in _MODULES else ("", ())
     return "", ()
 
 
+def _behind_options(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the launcher behind options, as `_launcher` does. Each option may have a value."""
+    for place in range(len(words)):
+        if (found := _launcher(words[place:]))[0]:
+            return found
+        is_value = place > 0 and words[place - 1].startswith("-")
+        if not is_value and not words[place].startswith("-"):
+            break
+    return "", ()
+
+
 def _keeps_alone(words: Sequence[str], pods: int) -> str:
     """Return the option of torchrun that keeps it from the other pods; empty if there is none.
 
-    torchrun prefers an option to its variable.
+    torchrun prefers an option to its variable. A rendezvous other than the static one does not read
+    PET_MASTER_ADDR: without an endpoint, it is in the pod itself.
     """
-    rest = [*words]
+    rest, backend, has_endpoint = [*words], "", False
     while rest and rest[0].startswith("-"):
         name, has_value, value = rest.pop(0).partition("=")
         shown, name = f"{name}{has_value}{value}", name.replace("_", "-")
@@ -113,7 +146,10 @@ def _keeps_alone(words: Sequence[str], pods: int) -> str:
             shown += f" {value}"
         if _is_alone(name, value, pods):
             return shown
-    return ""
+        has_endpoint |= name == "--rdzv-endpoint"
+        if name == "--rdzv-backend" and value != "static":
+            backend = shown
+    return "" if has_endpoint else backend
 
 
 def _is_alone(name: str, value: str, pods: int) -> bool:

@@ -76,6 +76,18 @@ def reap(own: Collection[int]) -> None:
                 os.waitpid(child.pid, os.WNOHANG)
 
 
+def command_of(pid: int) -> str:
+    """Return the first two words of a process, such as `python train.py`; empty if it has ended.
+
+    Later words may be secrets, which do not belong into the log.
+    """
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return ""
+    return " ".join(words[:2]).strip()
+
+
 @dataclass(frozen=True)
 class _Child:
     """A child of this process. `has_ended`: it has ended, and its exit status was not read yet."""

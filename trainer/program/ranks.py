@@ -9,17 +9,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trainer.launch.exit_codes import ExitCode
 from trainer.launch.local_ranks import LocalRanks, process_of
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
-from trainer.program.leftovers import end_leftovers, orphans, reap, take_orphans
+from trainer.program.exits import is_failure
+from trainer.program.leftovers import command_of, end_leftovers, orphans, reap, take_orphans
 
 # When a rank has failed, the others get SIGTERM. They are killed after so many seconds.
 GRACE_SECONDS = 10.0
 REAP_SECONDS = 10.0
 """The time between two removals of orphans that have ended by themselves."""
+
+SHOWN_COMMANDS = 3
 
 
 class ProgramRanks(LocalRanks):
@@ -60,6 +62,7 @@ class ProgramRanks(LocalRanks):
         """
         self._helpers, self._stop = helpers, stop
         self._has_asked, self._ending_since_seconds = False, float("inf")
+        self._were_running = [False] * len(environments)  # when they were asked to end
         self._asked_orphans, self._reaped_at = set[int](), time.monotonic()
         take_orphans()
         super().__init__(process_of(command, folder), environments, status, output, tap)
@@ -68,6 +71,7 @@ class ProgramRanks(LocalRanks):
         """Ask each rank once to save and end. If asked twice, many programs end without saving."""
         if not self._has_asked:
             self._has_asked = True
+            self._were_running = [code is None for code in self.exit_codes()]
             super().request_stop()
 
     def is_running(self) -> bool:
@@ -88,10 +92,14 @@ class ProgramRanks(LocalRanks):
         elif self._has_asked:
             time.sleep(seconds)
 
+    def by_pid(self) -> dict[int, int | None]:
+        """Return the rank of each first process by its id; None if it starts ranks itself."""
+        return dict(zip(self.pids(), self._ranks, strict=True))
+
     @property
-    def was_asked(self) -> bool:
-        """Whether the processes were asked to end; then exit code 0 does not mean finished."""
-        return self._has_asked
+    def were_asked(self) -> list[bool]:
+        """Whether each process was asked to end while it ran; see `report_of`."""
+        return self._were_running
 
     def has_failed(self) -> bool:
         """Whether a rank has ended, but neither finished nor was stopped on request.
@@ -100,9 +108,8 @@ class ProgramRanks(LocalRanks):
         """
         if self._stop.requested:
             return False
-        expected = [None, ExitCode.DONE, ExitCode.PREEMPTED]
-        expected += [-signal.SIGTERM] if self._has_asked else []
-        return any(code not in expected for code in self.exit_codes())
+        ends = zip(self.exit_codes(), self._were_running, strict=True)
+        return any(is_failure(code, was_asked=was_asked) for code, was_asked in ends)
 
     def end_soon(self) -> None:
         """Ask all ranks to end, and kill them after `GRACE_SECONDS`. Call this until none runs.
@@ -139,10 +146,22 @@ class ProgramRanks(LocalRanks):
 
         Then close the output pipes; see `LocalRanks`.
         """
+        if not self._has_asked and not any(self.exit_codes()):
+            self._say_what_goes_on()
         if left := end_leftovers(self._helpers()):
             pids = ", ".join(map(str, left))
             self._say(f"warning: process(es) {pids} of the program cannot be ended")
         super().close()
+
+    def _say_what_goes_on(self) -> None:
+        """Name the processes that still run although the program has ended with exit code 0."""
+        names = [command_of(pid) for pid in orphans(self._own())]
+        if shown := ", ".join(filter(None, names[:SHOWN_COMMANDS])):
+            self._say(
+                "warning: the program has ended with exit code 0, and what it has left running is "
+                f"ended now: {shown}. If the training is among it, start it in the foreground, "
+                "without & or nohup"
+            )
 
 
 def _signal_group(group: int, number: int) -> None:

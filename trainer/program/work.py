@@ -20,6 +20,7 @@ from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
 from trainer.program.environment import process_environments, process_names
 from trainer.program.exits import report_of
+from trainer.program.own_ranks import OwnRanksWatch
 from trainer.program.progress import Point, ProgressReader
 from trainer.program.progress_file import ProgressFile
 from trainer.program.ranks import ProgramRanks
@@ -81,6 +82,7 @@ class Program:
         self._file: ProgressFile | None = None
         self._lock = RunLock(config.run_dir)
         self._ranks: ProgramRanks | None = None
+        self._own_ranks: OwnRanksWatch | None = None
         self._names = list[str]()
         self._curve: Curve | None = None
         self._last: Point | None = None
@@ -124,8 +126,11 @@ class Program:
             raise FatalError(
                 f"program.command: {config.program.command[0]!r} cannot be started "
                 f"({error.strerror}). Name a program that the image has, or one of the files of "
-                "program.files as ./NAME; a script needs a first line such as #!/bin/sh"
+                "program.files as ./NAME; a script needs a first line such as #!/bin/sh, which "
+                "names a program that the image has (and no carriage returns)"
             ) from error
+        place, say = here.nodes.index(node.rank), self._output.say
+        self._own_ranks = OwnRanksWatch(self._ranks.by_pid(), place, here.world_size, say)
         return self._ranks
 
     def poll(self) -> bool:
@@ -139,6 +144,8 @@ class Program:
         elif not self._reads:
             self._has_stepped = time.monotonic() - self._started_at > RUNNING_SECONDS
         self._say_sometimes()
+        if self._own_ranks is not None:
+            self._own_ranks.poll()
         return self._has_stepped
 
     def ends(self) -> None:
@@ -181,7 +188,7 @@ class Program:
             self._curve.close()
             self._curve = None
         codes = [code for code in self._ranks.exit_codes() if code is not None]
-        report = report_of(codes, self._names, was_asked=self._ranks.was_asked)
+        report = report_of(codes, self._names, self._ranks.were_asked)
         if report.code == ExitCode.DONE and self._node.rank == 0:
             # This has to come before the event of the round's end, which alone would count as a
             # restart. The step is 0 if none was seen. If another node fails now, the next round

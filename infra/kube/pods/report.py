@@ -1,5 +1,6 @@
 """Describes the state of pods as text for messages, from their objects. All functions are pure."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
@@ -20,6 +21,13 @@ RARELY_MENDED = (
     "CreateContainerConfigError",
     "CreateContainerError",
     "RunContainerError",
+)
+NOT_STARTED = ("StartError", "ContainerCannotRun")
+"""The reasons of a container that has ended because its program could not be started."""
+# The words of runc and of crun about the programs that the pods of a user's own image start.
+_NO_PROGRAM = re.compile(
+    r'exec: "(python3|sh)": (?:executable file not found|permission denied)'
+    r"|executable file `(python3|sh)` not found"
 )
 
 
@@ -57,6 +65,9 @@ def report_pod(pod: Json) -> PodReport:
         if waiting:
             words = str(waiting.get("reason") or words)
             details.append(str(waiting.get("message") or ""))
+        ended = part(container, "state", "terminated")
+        if ended.get("reason") in NOT_STARTED:
+            details.append(str(ended.get("message") or ""))
         if waiting.get("reason") in RARELY_MENDED:
             stuck = f"pod {name}: {_words(waiting)}"
         if not ready:  # A pod that trains may have been restarted many times in some weeks.
@@ -96,11 +107,29 @@ def _problem(name: str, container: Json) -> str:
         ended = part(container, state, "terminated")
         if ended.get("exitCode") == FATAL_EXIT_CODE:
             return f"pod {name} ended with exit code {FATAL_EXIT_CODE}: a retry cannot help"
+    if program := _missing_program(container):
+        return (
+            f"pod {name} cannot start: its image has no {program} on its PATH that the pod's user "
+            'may run. docs/programs.md, "An image of your own", says what the image of a program '
+            "needs"
+        )
     restarts = int(container.get("restartCount") or 0)
     if restarts >= MOST_RESTARTS:
         killed = _killed(container)
         why = f" and {killed}: {MORE_MEMORY}" if killed else ""
         return f"pod {name} was started {restarts + 1} times{why}"
+    return ""
+
+
+def _missing_program(container: Json) -> str:
+    """Return the program for which a container could not be started; empty if there is none."""
+    for state in ("state", "lastState"):
+        for kind in ("waiting", "terminated"):
+            found = part(container, state, kind)
+            if found.get("reason") in (*RARELY_MENDED, *NOT_STARTED):
+                words = _NO_PROGRAM.search(str(found.get("message") or ""))
+                if words:
+                    return words[1] or words[2]
     return ""
 
 

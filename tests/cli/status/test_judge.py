@@ -526,3 +526,12 @@ def test_transport_of_any_pod_is_that_of_the_run() -> None:
     told = {"a": STEPPED, "b": Progress(transport="rank 1 by NCCL over TCP sockets")}
     seen = Seen(RECORD, JOB, [pod(name="a"), pod(name="b")], told)
     assert judge_run(seen, NOW).progress == replace(STEPPED, transport=told["b"].transport)
+
+
+def test_ranks_that_any_pod_calls_strange_are_shown() -> None:
+    """A warning about a program's own ranks is shown whichever pod tells it: the second pod does,
+    and the steps come from the first one.
+    """
+    told = {"a": STEPPED, "b": Progress(own_ranks="a rank 0 of 8 runs in this pod too")}
+    seen = Seen(RECORD, job(), [pod()], told)
+    assert judge_run(seen, NOW).progress == replace(STEPPED, own_ranks=told["b"].own_ranks)

@@ -11,6 +11,7 @@ from tests.cli.status.trainer_lines import START, STEPS
 from trainer.checkpoint import verified_words
 from trainer.launch.goodput_line import goodput_line
 from trainer.launch.said_again import said_again
+from trainer.program.own_ranks import NOT_OF_THE_RUN
 from trainer.program.progress import Point
 from trainer.program.work import UNSEEN
 from trainer.transport.asked import asked_of, line
@@ -137,6 +138,13 @@ def test_a_hang_lasts_until_the_next_step() -> None:
     assert read_progress(STEPS + hang).hang.startswith("rank 1 on node 1 does not answer, state T")
     assert read_progress(STEPS + hang + STEPS).hang == ""
     assert read_progress(STEPS + hang + LOST).hang == ""
+
+
+def test_ranks_not_of_the_run_are_read_until_the_next_start() -> None:
+    """A warning about ranks that a program has started itself is read until the next start."""
+    said = f"2026-11-22T07:00:00Z [node 1] {NOT_OF_THE_RUN}a rank 0 of 8 runs in this pod too\n"
+    assert read_progress(said).own_ranks == "a rank 0 of 8 runs in this pod too"
+    assert read_progress(said + START).own_ranks == ""
 
 
 def test_a_transport_that_was_not_asked_for_is_read_until_it_is_another() -> None:

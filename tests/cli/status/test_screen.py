@@ -65,6 +65,16 @@ def test_a_transport_that_was_not_asked_for_stands_below_its_run() -> None:
         assert "transport" not in as_text(PLATFORM, [replace(other, state=state)], "", NOW)
 
 
+def test_ranks_that_train_alone_stand_below_their_run() -> None:
+    """Ranks of a program that are not those of the run are shown below it while it has pods."""
+    said = "a rank 0 of 8 runs in this pod too"
+    alone = replace(TRAINS, progress=replace(TRAINS.progress, own_ranks=said))
+    lines = as_text(PLATFORM, [alone, WAITS], "", NOW).splitlines()
+    assert lines[3] == f"  ranks not of this run: {said}"
+    assert lines[:3] + lines[4:] == SCREEN.splitlines()
+    assert said not in as_text(PLATFORM, [replace(alone, state="finished")], "", NOW)
+
+
 def test_verified_checkpoint_stands_below_its_run() -> None:
     """The verified checkpoint is shown below its run, with its age if it is known. What was only
     saved is not shown as verified.

@@ -65,3 +65,22 @@ def test_python_that_is_too_old_is_named(start_file: Path) -> None:
     )
     assert done.returncode == ExitCode.FATAL
     assert "python3 of program.image is Python 3.10, and the launcher needs 3.11" in done.stderr
+
+
+def test_image_without_the_program_of_the_probe_is_named(start_file: Path, tmp_path: Path) -> None:
+    """An image without `test` is named at the start. Kubernetes asks by it whether the ranks train,
+    so the pods would never become ready, and nothing would say why.
+    """
+    (tmp_path / "bin").mkdir()
+    done = subprocess.run(
+        [*BARE_PYTHON, str(start_file), "--help"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        env={"PATH": str(tmp_path / "bin")},
+    )
+    assert done.returncode == ExitCode.FATAL
+    assert done.stderr == (
+        "fatal: program.image has no program `test` on its PATH, by which Kubernetes sees that the "
+        "ranks train. Use an image with coreutils or busybox.\n"
+    )

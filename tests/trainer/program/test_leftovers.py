@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.trainer.lab import CHECKOUT
 from tests.trainer.program.desk import Desk
+from trainer.launch.exit_codes import ExitCode
 
 # A helper of the launcher, and a shell that leaves a process with another session and no variables.
 LEAVES = """
@@ -87,3 +88,20 @@ def test_running_program_keeps_no_ended_orphans(desk: Desk) -> None:
     desk.wait_for(r"orphan \d+")
     (orphan,) = re.findall(r"orphan (\d+)", desk.log())
     desk.wait("the orphan to be let go", lambda: not Path(f"/proc/{orphan}").exists())
+
+
+def test_program_that_goes_on_behind_its_first_process_is_named(desk: Desk) -> None:
+    """A program that is still running when its first process ends with 0 is named: a shell that
+    starts the training in the background, or a daemon, would end the run before its first step.
+    """
+    # The shell waits until its child is no shell any more.
+    is_sleep = "until grep -q sleep /proc/$!/comm; do sleep 0.01; done"
+    assert desk.run(desk.config("sh", "-c", f"sleep 3600 & {is_sleep}")) == ExitCode.DONE
+    said = (
+        "[node 0] warning: the program has ended with exit code 0, and what it has left running is "
+        "ended now: sleep 3600. If the training is among it, start it in the foreground, without & "
+        "or nohup"
+    )
+    assert said in desk.log()
+    assert desk.run(desk.config("sh", "-c", "exit 0")) == ExitCode.DONE, "it leaves nothing"
+    assert desk.log().count("left running") == 1

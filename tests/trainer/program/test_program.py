@@ -227,6 +227,22 @@ def test_script_without_an_interpreter_is_fatal_and_named(desk: Desk) -> None:
     assert "a script needs a first line such as #!/bin/sh" in desk.log()
 
 
+@pytest.mark.parametrize("first_line", ["#!/bin/no-such-shell", "#!/bin/sh\r"])
+def test_script_whose_interpreter_is_missing_is_explained(desk: Desk, first_line: str) -> None:
+    """A script whose first line names a program that is not there, such as bash in a small image,
+    or one with the line ends of Windows, gets the system's error of a file that is not there.
+    """
+    script = desk.root / "start.sh"
+    script.write_bytes(f"{first_line}\necho hello\n".encode())
+    script.chmod(0o755)
+    assert desk.run(desk.config(str(script))) == ExitCode.FATAL
+    assert "cannot be started (No such file or directory)" in desk.log()
+    assert (
+        "a script needs a first line such as #!/bin/sh, which names a program that the image has "
+        "(and no carriage returns)"
+    ) in desk.log()
+
+
 FAILS_TEN_STEPS_LATER = """
     import os, pathlib, sys, time
     run = pathlib.Path(os.environ["DISTTRAIN_RUN_DIR"])
@@ -360,7 +376,7 @@ def test_killed_rank_of_one_node_starts_the_ranks_of_all_again(desk: Desk) -> No
 
 STEPS_UNTIL_ASKED = """
     import os, pathlib, signal, sys, time
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(CODE))
     saved = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "step-" + os.environ["RANK"])
     step = int(saved.read_text()) if saved.exists() else 0
     while True:
@@ -373,11 +389,13 @@ STEPS_UNTIL_ASKED = """
 """
 
 
-def test_evicted_pod_counts_for_nothing_on_other_nodes(desk: Desk) -> None:
+@pytest.mark.parametrize("code", [143, 1])
+def test_evicted_pod_counts_for_nothing_on_other_nodes(desk: Desk, code: int) -> None:
     """A pod that was evicted and has saved counts as no restart on the other nodes. Otherwise a run
-    without further restarts would be given up.
+    without further restarts would be given up. torchrun ends with 1 then.
     """
-    config = desk.python(STEPS_UNTIL_ASKED, progress=PATTERN, train={"max_restarts": 0})
+    program = STEPS_UNTIL_ASKED.replace("CODE", str(code))
+    config = desk.python(program, progress=PATTERN, train={"max_restarts": 0})
     port = free_port()
     nodes = [desk.start(config, node, 2, 1, port) for node in range(2)]
     for times in (1, 2):

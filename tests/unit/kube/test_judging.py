@@ -115,6 +115,56 @@ def test_exit_code_that_no_retry_mends_ends_the_wait_at_once(state: str) -> None
     assert look(job(), ended(75)).failure == ""
 
 
+RUNC = (
+    "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc "
+    "create failed: unable to start container process: error during container init: exec: "
+)
+
+
+def not_started(message: str) -> Json:
+    """Return a pod of a Job whose container could not be started, as containerd reports it."""
+    ended = {"reason": "StartError", "exitCode": 128, "message": message}
+    item = pod(state={"terminated": ended})
+    item["status"]["phase"] = "Failed"
+    return item
+
+
+@pytest.mark.parametrize(
+    ("item", "program"),
+    [
+        (not_started(f'{RUNC}"python3": executable file not found in $PATH'), "python3"),
+        (not_started(f'{RUNC}"sh": executable file not found in $PATH: unknown'), "sh"),
+        (waiting("RunContainerError", f'{RUNC}"python3": permission denied'), "python3"),
+        (
+            waiting(
+                "CreateContainerError",
+                "container create failed: executable file `python3` not found in $PATH",
+            ),
+            "python3",
+        ),
+    ],
+)
+def test_image_without_what_a_program_needs_ends_the_wait(item: Json, program: str) -> None:
+    """A pod whose image has no Python for the launcher ends the wait at once, in the words of each
+    runtime for containers. A Job would make one such pod after another.
+    """
+    assert look(job(), item).failure == (
+        f"pod train-0 cannot start: its image has no {program} on its PATH that the pod's user may "
+        'run. docs/programs.md, "An image of your own", says what the image of a program needs'
+    )
+
+
+def test_pod_of_a_job_that_could_not_start_tells_why() -> None:
+    """A pod whose container could not be started is described by the runtime's message, and does
+    not end the wait: the Job makes another one. What a program has printed is no such message.
+    """
+    found = look(job(), not_started("failed to create task: no space left on device"))
+    assert found.failure == ""
+    assert "train-0 Failed (failed to create task: no space left on device)" in found.state
+    printed = {"reason": "Error", "exitCode": 1, "message": f'{RUNC}"python3": permission denied'}
+    assert look(job(), pod(state={"terminated": printed})).failure == ""
+
+
 def test_pod_that_starts_again_and_again_ends_the_wait() -> None:
     assert look(job(), pod(restartCount=2)).failure == ""
     assert look(job(), pod(restartCount=3)).failure == "pod train-0 was started 4 times"

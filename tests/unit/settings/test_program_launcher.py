@@ -16,6 +16,17 @@ COMMANDS = [
     (["python", "-u", "-m", "torch.distributed.launch", "train.py"], "torch.distributed.launch"),
     (["accelerate", "launch", "train.py"], "accelerate launch"),
     (["deepspeed", "train.py"], "deepspeed"),
+    (["accelerate-launch", "train.py"], "accelerate-launch"),
+    (["fabric", "run", "--devices=2", "train.py"], "fabric run"),
+    (["composer", "-n", "2", "train.py"], "composer"),
+    (["python", "-m", "deepspeed.launcher.runner", "train.py"], "deepspeed.launcher.runner"),
+    (["uv", "run", "torchrun", "train.py"], "torchrun"),
+    (["conda", "run", "-n", "mine", "--no-capture-output", "torchrun", "train.py"], "torchrun"),
+    (["nsys", "profile", "-o", "report", "accelerate", "launch", "a.py"], "accelerate launch"),
+    (["uv", "run", "train.py", "torchrun"], ""),
+    (["uv", "run", "--with"], ""),
+    (["uv", "sync"], ""),
+    (["fabric"], ""),
     (["sh", "-c", "exec torchrun train.py"], "torchrun"),
     (["bash", "-lc", "torchrun train.py --lr 0.1"], "torchrun"),
     (["env", "OMP_NUM_THREADS=4", "torchrun", "train.py"], "torchrun"),
@@ -70,6 +81,8 @@ THREE = {"topology": "indexed-job", "pods": 3, "gpusPerPod": 1}
         (["sh", "-c", "exec torchrun --node_rank=0 train.py"], "--node_rank=0"),
         (["torchrun", "--node-rank", "1", "--nnodes=3", "train.py"], "--node-rank 1"),
         (["torchrun", "--master_port", "29500", "train.py"], "--master_port 29500"),
+        (["python", "-m", "torch.distributed.launch", "--nnodes=1", "train.py"], "--nnodes=1"),
+        (["torchrun", "--rdzv-backend=c10d", "train.py"], "--rdzv-backend=c10d"),
         (["torchrun", "--master-addr=127.0.0.1", "train.py"], "--master-addr=127.0.0.1"),
         (["torchrun", "--rdzv-endpoint=localhost:0", "a.py"], "--rdzv-endpoint=localhost:0"),
         (["sh", "-c", "torchrun --rdzv_endpoint=$A:29500 a.py"], "--rdzv_endpoint=$A:29500"),
@@ -99,6 +112,7 @@ def test_torchrun_that_would_not_find_the_others_is_refused(
             "--machine_rank $PET_NODE_RANK",
         ),
         (["deepspeed", "train.py"], "deepspeed", "--hostfile FILE --no_ssh --node_rank $NODE_RANK"),
+        (["fabric", "run", "--devices=1", "a.py"], "fabric run", "--node-rank $NODE_RANK"),
     ],
 )
 def test_launcher_that_reads_no_variables_is_refused(
@@ -113,7 +127,7 @@ def test_launcher_that_reads_no_variables_is_refused(
         f"  - program.command: {launcher!r} cannot be used: it would not find the ranks of the "
         "other pods, of which the run has 3 in all, as it does not read their variables. Leave it "
         "out and set program.per to rank, or give it its options for several machines in a line "
-        f"for a shell, such as {option}."
+        f'for a shell, such as {option} (docs/programs.md, "Launchers in several pods").'
     ) in said
 
 
@@ -128,6 +142,8 @@ def test_launcher_that_reads_no_variables_is_refused(
         given({"per": "node"}, ["sh", "-c", "torchrun --rdzv-endpoint=$A:29400 a.py"], **THREE),
         given({"per": "node"}, ["torchrun", "--rdzv-endpoint=etcd.svc:2379", "a.py"], **THREE),
         given({"per": "node"}, ["torchrun", "--master-port=12345", "a.py"], **THREE),
+        given({"per": "node"}, ["torchrun", "--rdzv-backend=static", "a.py"], **THREE),
+        given({"per": "node"}, ["composer", "--standalone", "a.py"], **THREE),
         given({"per": "node"}, ["accelerate", "launch", "--machine_rank", "0", "a.py"], **THREE),
         given({"per": "node"}, ["sh", "-c", "accelerate launch $OPTIONS train.py"], **THREE),
         given({"per": "node"}, ["accelerate", "launch", "train.py"]),
