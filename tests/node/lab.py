@@ -48,6 +48,8 @@ PLATFORM: dict[str, Any] = {
     # The doctor would report errors of OF_THE_MACHINE, which a test of hosts cannot mend.
     "doctor": "none",
 }
+ADDRESS_OF_K3S = "203.0.113.254"
+"""The host's address at its default route, which k3s takes for its node."""
 DATA_ROOT = "/var/lib/disttrain"
 NAMESPACE = "disttrain"
 OURS = f"{PART_OF_LABEL}=disttrain"
@@ -89,7 +91,7 @@ class Lab:
         # k3s needs a default route, even one that leads nowhere. It goes to a bridge, because not
         # every kernel has dummy interfaces.
         self.host.shell(
-            "ip link add out0 type bridge && ip address add 203.0.113.254/31 dev out0 && "
+            f"ip link add out0 type bridge && ip address add {ADDRESS_OF_K3S}/31 dev out0 && "
             "ip link set out0 up && ip route add default via 203.0.113.255 dev out0"
         )
         mirror_folder = scratch / "mirror"

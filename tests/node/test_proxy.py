@@ -12,7 +12,7 @@ import pytest
 from infra.no_proxy import no_proxy, required_entries
 from sandbox.stack import Stack
 from tests.cli.servers import PASSWORD, USER, free_port, proxy
-from tests.node.lab import UP, Lab, failure
+from tests.node.lab import ADDRESS_OF_K3S, UP, Lab, failure
 
 
 class Proxied:
@@ -36,6 +36,7 @@ class Proxied:
                 "k3sMirror": self.mirror,
                 "nodeAddress": self.lab.host.address,
                 "httpsProxy": self.url(),
+                "noProxy": ADDRESS_OF_K3S,
                 **changes,
             }
         )
@@ -44,7 +45,9 @@ class Proxied:
         """Return the ids of the doctor's findings with the proxy and this password."""
         required = required_entries(self.lab.host.address, "10.42.0.0/16", "10.43.0.0/16")
         return self.lab.findings(
-            https_probe=self.mirror, https_proxy=self.url(password), no_proxy=no_proxy(required, ())
+            https_probe=self.mirror,
+            https_proxy=self.url(password),
+            no_proxy=no_proxy(required, [ADDRESS_OF_K3S]),
         )
 
     @property
