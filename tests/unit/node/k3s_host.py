@@ -139,8 +139,12 @@ class K3sHost:
         }
         return self._run(OF_THE_MACHINE[self.role], action, given)
 
-    def update_first(self, **more: str) -> str:
+    def update_first(self, action: str = "update", **more: str) -> str:
         """Return what an update of a first machine would change, by the output of a dry run.
+
+        Args:
+            action: `update`, or `create` as for a cluster that begins anew.
+            more: further variables of the script.
 
         Raises:
             RefusedError: the script has failed.
@@ -155,7 +159,7 @@ class K3sHost:
             "DRY_RUN": "1",
             **more,
         }
-        return self._run("k3s-install.sh", "update", given)
+        return self._run("k3s-install.sh", action, given)
 
     def clear_first(self, **more: str) -> str:
         """Remove what an interrupted install of a first machine has left; return the output."""
