@@ -41,6 +41,25 @@ def test_k3s_of_an_older_version_goes_on_with_its_authorities(tmp_path: Path) ->
     assert is_restarted(host, AUTHORITIES="2c3d")
 
 
+@pytest.mark.parametrize("role", ["agent", "server"])
+def test_refusal_under_gpu_pods_says_why(tmp_path: Path, role: str) -> None:
+    """Where pods with GPUs keep k3s from being changed, the error says what would change. A newer
+    checkout may have a newer k3s as its default: then it also says how to stay with that of now.
+    """
+    host, pods = K3sHost(tmp_path, role), {"GPU_PODS": "disttrain/train-0 "}
+    host.run("create", "gpu2")
+    with pytest.raises(RefusedError) as refusal:
+        host.run("create", "gpu2", K3S_VERSION="v1.34.3+k3s1", **pods)
+    said = str(refusal.value)
+    assert "k3s would be changed (binary service), and pods with GPUs run on gpu2" in said
+    assert "To stay with the k3s of now: pulumi config set k3sVersion v1.34.2+k3s1" in said
+    assert "Let their runs save and end: ./disttrain stop" in said
+    with pytest.raises(RefusedError) as refusal:
+        host.run("create", "gpu2", HTTPS_PROXY="http://proxy:3128", **pods)
+    assert "k3s would be changed (environment), and pods" in str(refusal.value)
+    assert "k3sVersion" not in str(refusal.value)
+
+
 @pytest.mark.parametrize(
     ("key", "variable", "before"),
     [("podCidr", "POD_CIDR", "10.42.0.0/16"), ("serviceCidr", "SERVICE_CIDR", "10.43.0.0/16")],

@@ -48,8 +48,7 @@ guard_gpu_pods() {
     'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}') ||
     fail "the running k3s does not say whether pods use GPUs. To go on all the same: \
 pulumi config set k3sForce true"
-  [ -z "$running" ] || fail "pods with GPUs run, and would lose them: $running. \
-Wait for their end, or disturb them: pulumi config set k3sForce true"
+  [ -z "$running" ] || fail_for_gpu_pods "" "$running"
 }
 
 # Whether the node is Ready. After a start of k3s, a node that was Ready before is still called Ready for
