@@ -47,7 +47,11 @@ def client_certificate(facts: Facts, expect: Expectations) -> Fault | str:
     days = (until.timestamp() - facts.number("time")) / 86400
     if days < CERTIFICATE_DAYS:
         ends = f"ends in {days:.0f} days" if days > 0 else f"ended {-days:.0f} days ago"
-        own = "run `sudo systemctl restart k3s` on the node, which renews it, then `pulumi up`"
+        own = (
+            "k3s renews its certificates when it starts: run `sudo systemctl restart k3s` on the "
+            "first machine, `sudo systemctl restart k3s-agent` (a server: k3s) on each machine in "
+            "nodes, whose certificates are as old, then `pulumi up`"
+        )
         other = "renew it with the cluster's own tools, and give the new kubeconfig"
         return (error if days <= 0 else warning)(
             f"the client certificate {ends} ({text})", own if expect.provision else other
