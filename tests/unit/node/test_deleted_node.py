@@ -1,6 +1,7 @@
 """A Node that somebody has deleted (`kubectl delete node`) comes back with the next `pulumi up`.
 
-The kubelet registers its Node only when it starts, so k3s has to be started once more.
+The kubelet registers its Node only when it starts, so k3s has to be started once more. The same
+repairs a machine whose certificate has ended.
 """
 
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.unit.node.k3s_host import K3sHost
 from tests.unit.node.member_script import K3S, WELL, ask
 
 DELETED = 'Error from server (NotFound): nodes "gpu2" not found'
+ENDED = "error: You must be logged in to the server (Unauthorized)"
 
 
 @pytest.fixture(params=["agent", "server"])
@@ -53,6 +55,18 @@ def test_running_k3s_starts_to_make_its_node(host: K3sHost) -> None:
     assert host.run("update", "gpu2").splitlines()[-1] == "started="
     said = host.run("update", "gpu2", NODE_MISSING="1").splitlines()
     assert "the cluster has no node gpu2; starting k3s anew, which makes it" in said
+    assert said[-1].startswith("started=2")
+
+
+def test_machine_whose_certificate_has_ended_is_repaired(host: K3sHost) -> None:
+    """A machine whose kubelet the cluster refuses does not count as healthy, and its k3s is started
+    anew. k3s renews its certificates only when it starts, so after a year without a restart the
+    Node was lost, and `up` changed nothing.
+    """
+    host.asks_in_vain(ENDED)
+    assert host.look()["healthy"] == "no"
+    said = host.run("update", "gpu2").splitlines()
+    assert said[0].startswith("the cluster refuses the certificate of this machine's kubelet")
     assert said[-1].startswith("started=2")
 
 

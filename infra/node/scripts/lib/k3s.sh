@@ -47,6 +47,13 @@ k3s_kubectl() {
     --request-timeout=15s "$@" </dev/null 9>&-
 }
 
+# Prints what the cluster answers the kubelet of a further machine about its own Node. k3s makes the
+# kubeconfig for that when it joins.
+own_node() {
+  KUBECONFIG=/var/lib/rancher/k3s/agent/kubelet.kubeconfig "$BINARY" kubectl --request-timeout=3s \
+    get --raw "/api/v1/nodes/$(noted node)" 2>&1 </dev/null 9>&-
+}
+
 # Prints how long to wait for pods to end: a minute more than GRACE_SECONDS, or than the longest time that
 # this program's pods have. With a mirror they have more, and so may those of other stacks.
 end_limit() { # options of kubectl that choose the pods
