@@ -4,6 +4,7 @@ The kubelet registers its Node only when it starts, so k3s has to be started onc
 repairs a machine whose certificate has ended.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -66,8 +67,26 @@ def test_machine_whose_certificate_has_ended_is_repaired(host: K3sHost) -> None:
     host.asks_in_vain(ENDED)
     assert host.look()["healthy"] == "no"
     said = host.run("update", "gpu2").splitlines()
-    assert said[0].startswith("the cluster refuses the certificate of this machine's kubelet")
+    assert said[0].startswith("the cluster refuses the certificates of this machine")
     assert said[-1].startswith("started=2")
+
+
+@pytest.mark.parametrize(("days", "healthy"), [(364, "no"), (200, "yes")])
+def test_first_machine_notices_ended_certificates(tmp_path: Path, days: int, healthy: str) -> None:
+    """The first machine does not count as healthy either when its certificates have ended. The API
+    server is asked about that only if they are old, because the look has to be quick.
+    """
+    first = K3sHost(tmp_path)
+    first.has_first_k3s()
+    assert "healthy=yes" in first.ask_first().splitlines()
+    certificate = first.root / "var/lib/rancher/k3s/server/tls/client-admin.crt"
+    certificate.parent.mkdir(parents=True)
+    certificate.touch()
+    written = certificate.stat().st_mtime - days * 24 * 3600
+    os.utime(certificate, (written, written))
+    assert "healthy=yes" in first.ask_first().splitlines()  # it was made for a longer time
+    first.asks_in_vain(ENDED)
+    assert f"healthy={healthy}" in first.ask_first().splitlines()
 
 
 @pytest.mark.parametrize("there", ["yes", "no"])

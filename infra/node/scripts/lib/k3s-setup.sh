@@ -137,8 +137,8 @@ bring_to_version() {
   elif [ -n "${NODE_MISSING:-}" ]; then
     echo "the cluster has no node $NODE; starting k3s anew, which makes it"
     start_k3s
-  elif [ "$K3S_ROLE" != k3s ] && own_node | grep -q Unauthorized; then
-    echo "the cluster refuses the certificate of this machine's kubelet; starting k3s anew, which renews it"
+  elif certificates_have_ended; then
+    echo "the cluster refuses the certificates of this machine; starting k3s anew, which renews them"
     start_k3s
   fi
 }
