@@ -90,7 +90,8 @@ def node_ready(facts: Facts, _: Expectations) -> Fault | str:
         level = error if len(bad) == len(nodes) else warning
         return level(
             f"{len(bad)} of {len(nodes)} nodes are not Ready: {', '.join(bad)}",
-            f"kubectl describe node {bad[0]} (Conditions); on the node: journalctl -u k3s",
+            f"kubectl describe node {bad[0]} (Conditions); on the node: "
+            "journalctl -u k3s (on an agent: k3s-agent)",
         )
     return ", ".join(node.name for node in nodes)
 

@@ -498,6 +498,14 @@ def test_fix_of_our_own_k3s_is_what_up_really_does(check_id: str) -> None:
     assert "--refresh" not in fix
 
 
+def test_log_of_an_agent_is_named() -> None:
+    """The advice for a node that is not Ready names the log of k3s on an agent too, which is
+    another one: `journalctl -u k3s` shows nothing there.
+    """
+    fix = findings(results_of(Seeded("", node(conditions="Ready:Unknown "))))["node-ready"].fix
+    assert "journalctl -u k3s (on an agent: k3s-agent)" in fix
+
+
 def test_certificates_are_renewed_on_every_machine() -> None:
     """The advice for a certificate that ends soon is about further machines too. Their certificates
     are as old, and k3s renews them only when it starts there: their nodes would be lost.
