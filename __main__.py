@@ -12,7 +12,7 @@ import pulumi
 # imports need the folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from infra.engine import check_engine
+from infra.engine import check_engine, show_other_packages
 from infra.kinds import KINDS
 from infra.kube_command import Connection
 from infra.outputs import (
@@ -43,6 +43,7 @@ from infra.settings import Settings, parse_settings, read_configuration
 async def main() -> None:
     """Check all settings before any resource is registered, and then register the resources."""
     check_engine()
+    show_other_packages()
     raw, secret_keys, stack = read_configuration()
     settings = parse_settings(raw, secret_keys, stack, KINDS)
     if settings.platform is None:

@@ -47,7 +47,11 @@ def client_certificate(facts: Facts, expect: Expectations) -> Fault | str:
     days = (until.timestamp() - facts.number("time")) / 86400
     if days < CERTIFICATE_DAYS:
         ends = f"ends in {days:.0f} days" if days > 0 else f"ended {-days:.0f} days ago"
-        own = "run `sudo systemctl restart k3s` on the node, which renews it, then `pulumi up`"
+        own = (
+            "k3s renews its certificates when it starts: run `sudo systemctl restart k3s` on the "
+            "first machine, `sudo systemctl restart k3s-agent` (a server: k3s) on each machine in "
+            "nodes, whose certificates are as old, then `pulumi up`"
+        )
         other = "renew it with the cluster's own tools, and give the new kubeconfig"
         return (error if days <= 0 else warning)(
             f"the client certificate {ends} ({text})", own if expect.provision else other
@@ -86,7 +90,8 @@ def node_ready(facts: Facts, _: Expectations) -> Fault | str:
         level = error if len(bad) == len(nodes) else warning
         return level(
             f"{len(bad)} of {len(nodes)} nodes are not Ready: {', '.join(bad)}",
-            f"kubectl describe node {bad[0]} (Conditions); on the node: journalctl -u k3s",
+            f"kubectl describe node {bad[0]} (Conditions); on the node: "
+            "journalctl -u k3s (on an agent: k3s-agent)",
         )
     return ", ".join(node.name for node in nodes)
 

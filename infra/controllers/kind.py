@@ -19,6 +19,11 @@ TOLERATIONS = (
 class PinnedChart:
     """A Helm chart.
 
+    Helm makes the definitions in a chart's folder crds/ once, and never changes them: those of
+    JobSet and of kube-prometheus-stack. So a later version of such a chart would run with the
+    former definitions in clusters that have them. Before it is pinned here, a step has to apply its
+    definitions.
+
     Args:
         address: its address (oci://) in the registry where its project publishes it.
         digest: the digest of the chart. Helm asks the registry for the chart by this digest, so

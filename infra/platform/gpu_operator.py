@@ -87,7 +87,7 @@ class GpuOperator(pulumi.ComponentResource):
             f"{name}-guard",
             "gpu-operator-guard.sh",
             args,
-            {"OWNER": args.owner, "RELEASE": RELEASE},
+            {"OWNER": args.owner, "RELEASE": RELEASE, **_driver(args)},
             child_options(self, opts),
         )
         self.namespace = self._namespace(name, args, guard)
@@ -221,6 +221,19 @@ class GpuOperator(pulumi.ComponentResource):
             **variables,
         }
         return kubectl.runner.run(name, Script(script, given, as_root=kubectl.as_root), opts)
+
+
+def _driver(args: GpuOperatorArgs) -> Mapping[str, str]:
+    """Variables that say which driver's container the release brings; none if it brings none.
+
+    If the user says what the operator does with pods that use a driver which it replaces, that
+    holds, and there are none either.
+    """
+    driver: Mapping[str, Any] = args.values["driver"]
+    if not driver["enabled"] or "upgradePolicy" in driver:
+        return {}
+    version = str(driver.get("version") or "")
+    return {"DRIVER_CHART": args.version, **({"DRIVER_VERSION": version} if version else {})}
 
 
 def _text(status: Mapping[str, Any] | None, key: str) -> str:

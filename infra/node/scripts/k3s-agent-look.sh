@@ -18,18 +18,16 @@ readonly NODE_PASSWORD=/etc/rancher/node/password
 # A server without its etcd data is a new member, even if everything else is there.
 is_new_machine() { [ ! -s "$NODE_PASSWORD" ] || { [ "$K3S_ROLE" = k3s-server ] && [ ! -d "$ETCD_DATA" ]; }; }
 
-# k3s makes this kubeconfig when it joins. With it the kubelet may read its own Node.
-readonly KUBELET_KUBECONFIG=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
-
 # Whether the cluster has the Node, as k3s-member.sh has set it up. Somebody may have deleted it (kubectl
 # delete node). The kubelet makes it again only when it starts, and then without our labels. So the Node
-# also has to name the manager of our labels. If the cluster does not answer, the Node counts as there.
+# also has to name the manager of our labels. A cluster that refuses the kubelet has no working Node: its
+# certificate has ended, which k3s renews only when it starts. If the cluster does not answer, the Node
+# counts as there.
 has_node() {
-  if said=$(KUBECONFIG=$KUBELET_KUBECONFIG "$BINARY" kubectl --request-timeout=3s \
-    get --raw "/api/v1/nodes/$(noted node)" 2>&1 </dev/null); then
+  if said=$(own_node); then
     case $said in *"\"manager\":\"$LABELS_MANAGER\""*) ;; *) return 1 ;; esac
   else
-    case $said in *NotFound*) return 1 ;; esac
+    case $said in *NotFound* | *Unauthorized*) return 1 ;; esac
   fi
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # look: prints the state of k3s on this host, one `key=value` a line. It changes nothing, and takes some
-#   milliseconds.
+#   milliseconds, or more if k3s' certificates are old.
 # May be empty: DRY_RUN (1 makes no difference, because nothing is changed).
 # Usage: k3s-look.sh look
 set -eu
@@ -11,7 +11,7 @@ yes_no() { if "$@"; then echo yes; else echo no; fi; }
 
 is_healthy() {
   [ "$(noted files)" = "$(installed_files)" ] && is_active &&
-    [ "$(noted kubeconfig)" = "$(kubeconfig_sum)" ] && has_noted_data
+    [ "$(noted kubeconfig)" = "$(kubeconfig_sum)" ] && has_noted_data && ! certificates_have_ended
 }
 
 authority_sum() { # of the certificate that its clients trust: another one in each cluster

@@ -498,6 +498,24 @@ def test_fix_of_our_own_k3s_is_what_up_really_does(check_id: str) -> None:
     assert "--refresh" not in fix
 
 
+def test_log_of_an_agent_is_named() -> None:
+    """The advice for a node that is not Ready names the log of k3s on an agent too, which is
+    another one: `journalctl -u k3s` shows nothing there.
+    """
+    fix = findings(results_of(Seeded("", node(conditions="Ready:Unknown "))))["node-ready"].fix
+    assert "journalctl -u k3s (on an agent: k3s-agent)" in fix
+
+
+def test_certificates_are_renewed_on_every_machine() -> None:
+    """The advice for a certificate that ends soon is about further machines too. Their certificates
+    are as old, and k3s renews them only when it starts there: their nodes would be lost.
+    """
+    seeded = Seeded("", dict(REPAIRS["client-certificate"]))
+    fix = findings(results_of(seeded))["client-certificate"].fix
+    assert "`sudo systemctl restart k3s` on the first machine" in fix
+    assert "`sudo systemctl restart k3s-agent` (a server: k3s) on each machine in nodes" in fix
+
+
 @pytest.mark.parametrize("check_id", ["api-server", "client-certificate"])
 def test_fix_of_an_existing_cluster_sends_nobody_to_our_k3s(check_id: str) -> None:
     """For an existing cluster, which the project has not installed, no advice speaks of k3s."""

@@ -102,7 +102,10 @@ class K3sHost:
         path.chmod(0o755)
 
     def _run(self, script: str, action: str, given: Mapping[str, str]) -> str:
-        text = OF_A_MACHINE.sub(f"{self.root}/", script_text(script))
+        return self._run_text(script_text(script), action, given)
+
+    def _run_text(self, text: str, action: str, given: Mapping[str, str]) -> str:
+        text = OF_A_MACHINE.sub(f"{self.root}/", text)
         text = text.replace("/proc/net/route", str(self.root / "route"))
         path = f"{self._bin}:{os.environ['PATH']}"
         done = run_text(text, action, given, "user", {"PATH": path}, self._mounts)
@@ -139,8 +142,12 @@ class K3sHost:
         }
         return self._run(OF_THE_MACHINE[self.role], action, given)
 
-    def update_first(self, **more: str) -> str:
+    def update_first(self, action: str = "update", **more: str) -> str:
         """Return what an update of a first machine would change, by the output of a dry run.
+
+        Args:
+            action: `update`, or `create` as for a cluster that begins anew.
+            more: further variables of the script.
 
         Raises:
             RefusedError: the script has failed.
@@ -155,7 +162,24 @@ class K3sHost:
             "DRY_RUN": "1",
             **more,
         }
-        return self._run("k3s-install.sh", "update", given)
+        return self._run("k3s-install.sh", action, given)
+
+    def has_first_k3s(self) -> None:
+        """Make what a first machine has on which k3s has been up and runs."""
+        shutil.copy(self._bundle / "k3s/k3s", self.root / "usr/local/bin/k3s")
+        (self.root / "active").touch()
+        data = self.root / "var/lib/rancher/k3s/server/db/disttrain-generation"
+        data.parent.mkdir(parents=True)
+        data.write_text("one\n")
+        record = self.root / "etc/rancher/disttrain"
+        record.parent.mkdir(parents=True)
+        record.write_text("owner owner-1\ngeneration one\nrepair one\n")
+        record.write_text(f"{record.read_text()}files {self.ask_first('installed_files')}\n")
+
+    def ask_first(self, call: str = "look") -> str:
+        """Return what this function of the look at a first machine prints."""
+        text = script_text("k3s-look.sh").replace('main "$@"', call)
+        return self._run_text(text, "look", {}).strip()
 
     def clear_first(self, **more: str) -> str:
         """Remove what an interrupted install of a first machine has left; return the output."""

@@ -1,8 +1,10 @@
 """A Node that somebody has deleted (`kubectl delete node`) comes back with the next `pulumi up`.
 
-The kubelet registers its Node only when it starts, so k3s has to be started once more.
+The kubelet registers its Node only when it starts, so k3s has to be started once more. The same
+repairs a machine whose certificate has ended.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.unit.node.k3s_host import K3sHost
 from tests.unit.node.member_script import K3S, WELL, ask
 
 DELETED = 'Error from server (NotFound): nodes "gpu2" not found'
+ENDED = "error: You must be logged in to the server (Unauthorized)"
 
 
 @pytest.fixture(params=["agent", "server"])
@@ -54,6 +57,36 @@ def test_running_k3s_starts_to_make_its_node(host: K3sHost) -> None:
     said = host.run("update", "gpu2", NODE_MISSING="1").splitlines()
     assert "the cluster has no node gpu2; starting k3s anew, which makes it" in said
     assert said[-1].startswith("started=2")
+
+
+def test_machine_whose_certificate_has_ended_is_repaired(host: K3sHost) -> None:
+    """A machine whose kubelet the cluster refuses does not count as healthy, and its k3s is started
+    anew. k3s renews its certificates only when it starts, so after a year without a restart the
+    Node was lost, and `up` changed nothing.
+    """
+    host.asks_in_vain(ENDED)
+    assert host.look()["healthy"] == "no"
+    said = host.run("update", "gpu2").splitlines()
+    assert said[0].startswith("the cluster refuses the certificates of this machine")
+    assert said[-1].startswith("started=2")
+
+
+@pytest.mark.parametrize(("days", "healthy"), [(364, "no"), (200, "yes")])
+def test_first_machine_notices_ended_certificates(tmp_path: Path, days: int, healthy: str) -> None:
+    """The first machine does not count as healthy either when its certificates have ended. The API
+    server is asked about that only if they are old, because the look has to be quick.
+    """
+    first = K3sHost(tmp_path)
+    first.has_first_k3s()
+    assert "healthy=yes" in first.ask_first().splitlines()
+    certificate = first.root / "var/lib/rancher/k3s/server/tls/client-admin.crt"
+    certificate.parent.mkdir(parents=True)
+    certificate.touch()
+    written = certificate.stat().st_mtime - days * 24 * 3600
+    os.utime(certificate, (written, written))
+    assert "healthy=yes" in first.ask_first().splitlines()  # it was made for a longer time
+    first.asks_in_vain(ENDED)
+    assert f"healthy={healthy}" in first.ask_first().splitlines()
 
 
 @pytest.mark.parametrize("there", ["yes", "no"])

@@ -25,6 +25,7 @@ case "$*" in *"$refused"*)
 esac
 case "$*" in
   *clusterpolicies.nvidia.com*go-template*) next state ;;
+  *"get clusterpolicies.nvidia.com -o jsonpath"*) cat "$folder/installed" ;;
   *allocatable*) next gpus ;;
   *"get pods -o name"*) names=$(next names); [ "$names" != away ] || exit 1; echo "$names" ;;
   *"get pods"*) cat "$folder/pods" ;;
@@ -46,7 +47,7 @@ esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
 FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles", "keys")
-FILES += ("features",)
+FILES += ("features", "installed")
 
 
 @pytest.fixture
@@ -604,9 +605,9 @@ def test_cleanup_waits_for_a_k3s_that_restarts(cluster: Path, when: str) -> None
 OWNER = "11111111-2222-3333-4444-555555555555"
 
 
-def guard(cluster: Path) -> subprocess.CompletedProcess[str]:
-    """Run the script that checks whether the operator may be installed."""
-    variables = {"NAMESPACE": "gpu-operator", "RELEASE": "gpu-operator", "OWNER": OWNER}
+def guard(cluster: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the script that checks whether the operator may be installed or changed."""
+    variables = {"NAMESPACE": "gpu-operator", "RELEASE": "gpu-operator", "OWNER": OWNER, **more}
     return run("gpu-operator-guard.sh", "create", KUBECTL=str(cluster / "kubectl"), **variables)
 
 
@@ -663,3 +664,55 @@ def test_operator_of_somebody_else_is_refused_with_the_way_out(cluster: Path, ot
     calls = (cluster / "calls").read_text().split("--request-timeout=30s ")[1:]
     assert calls
     assert all(call.startswith("get ") for call in calls), "it only looks"
+
+
+OF_CHART = "v26.3.3"
+
+
+def with_trainings(cluster: Path, pods: str = "disttrain/train-0 8\ndisttrain/on-cpu \n") -> None:
+    """Make the operator that of this stack, with a driver, and let these pods train."""
+    (cluster / "namespace").write_text(f"disttrain.dev/owner={OWNER}\nthere\n")
+    (cluster / "policies").write_text("a CRD\n")
+    (cluster / "installed").write_text(f"gpu-operator-{OF_CHART} 580.95.05\n")
+    (cluster / "pods").write_text(pods)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "back"),
+    [
+        ({"DRIVER_CHART": "v26.7.0"}, f"pulumi config set gpuOperatorVersion {OF_CHART}"),
+        (
+            {"DRIVER_CHART": OF_CHART, "DRIVER_VERSION": "580.105.08"},
+            "pulumi config set --path gpuOperatorValues.driver.version 580.95.05",
+        ),
+    ],
+)
+def test_driver_is_not_replaced_under_trainings(
+    cluster: Path, wanted: dict[str, str], back: str
+) -> None:
+    """A change that brings another driver's container is refused while trainings use the GPUs. The
+    operator would cordon their nodes, fail to evict their pods because of /dev/shm, and leave the
+    nodes cordoned, so that the next start of a training would find none.
+    """
+    with_trainings(cluster)
+    done = guard(cluster, **wanted)
+    assert done.returncode == 1
+    assert "the GPU Operator is not changed" in done.stdout
+    assert "trainings use the driver that it would replace: disttrain/train-0." in done.stdout
+    assert "./disttrain stop" in done.stdout
+    assert back in done.stdout
+
+
+def test_driver_that_stays_disturbs_no_training(cluster: Path) -> None:
+    """Trainings keep nobody from changes that leave the driver, and a driver is replaced where no
+    training uses a GPU.
+    """
+    with_trainings(cluster)
+    assert guard(cluster).returncode == 0  # the machines have their own driver
+    assert guard(cluster, DRIVER_CHART=OF_CHART).returncode == 0
+    assert guard(cluster, DRIVER_CHART=OF_CHART, DRIVER_VERSION="580.95.05").returncode == 0
+    with_trainings(cluster, pods="disttrain/on-cpu \n")
+    assert guard(cluster, DRIVER_CHART="v26.7.0").returncode == 0
+    with_trainings(cluster)
+    (cluster / "policies").write_text("")  # the release was never installed
+    assert guard(cluster, DRIVER_CHART="v26.7.0").returncode == 0

@@ -321,6 +321,19 @@ def test_operator_is_waited_for_and_cleaned_up_after_its_release(tmp_path: Path)
     assert release.inputs["values"]["node-feature-discovery"] == {"postDeleteCleanup": False}
 
 
+def test_guard_knows_of_another_driver(tmp_path: Path) -> None:
+    """The first step of the operator is told which driver's container the release will bring, if it
+    brings one, so that it runs again, and looks for trainings, before that changes.
+    """
+    with_own = deploy("dev", tmp_path / "own").one("gpu-operator-guard").program
+    assert "DRIVER_CHART" not in with_own.partition("set -eu")[0]
+    values = {"driver": {"version": "580.105.08"}}
+    changes = {**WITH_DRIVER, "gpuOperatorVersion": NEW, "gpuOperatorValues": values}
+    program = deploy("dev", tmp_path / "brought", changes).one("gpu-operator-guard").program
+    assert f"export DRIVER_CHART={NEW}\n" in program
+    assert "export DRIVER_VERSION=580.105.08\n" in program
+
+
 def paths(values: Mapping[str, Any], before: str = "") -> set[str]:
     """Return the path of each value that is no object."""
     found = set[str]()

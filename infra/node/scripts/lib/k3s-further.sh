@@ -22,8 +22,7 @@ guard_gpu_pods() {
   if [ "${K3S_FORCE:-}" = true ] || ! is_active || [ -z "${GPU_PODS:-}" ]; then
     return
   fi
-  fail "pods with GPUs run on $NODE, and would lose them: $GPU_PODS. \
-Wait for their end, or disturb them: pulumi config set k3sForce true"
+  fail_for_gpu_pods " on $NODE" "$GPU_PODS"
 }
 
 # Brings the files of k3s while the first machine is being installed, so that the slow steps run on all

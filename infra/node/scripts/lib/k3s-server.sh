@@ -48,8 +48,7 @@ guard_gpu_pods() {
     'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}') ||
     fail "the running k3s does not say whether pods use GPUs. To go on all the same: \
 pulumi config set k3sForce true"
-  [ -z "$running" ] || fail "pods with GPUs run, and would lose them: $running. \
-Wait for their end, or disturb them: pulumi config set k3sForce true"
+  [ -z "$running" ] || fail_for_gpu_pods "" "$running"
 }
 
 # Whether the node is Ready. After a start of k3s, a node that was Ready before is still called Ready for
@@ -118,6 +117,29 @@ for as long as it lives. k3s was not changed. Set it back: pulumi config set $1 
 cluster anew, which keeps the data: pulumi destroy, and then pulumi up"
 }
 
+# Refuses an earlier minor version for a cluster that exists, and one that leaves a minor version out.
+# Kubernetes supports neither: one version may be unable to read what the other has stored. What counts is
+# the version that was up last. So the setting can be set back after an upgrade that has failed.
+refuse_other_minor() {
+  has_noted_data || return 0
+  last=$(noted installed)
+  [ -n "$last" ] || return 0
+  next=$(($(minor "$last") + 1))
+  why=""
+  if [ "$(minor "$K3S_VERSION")" -lt "$(minor "$last")" ]; then
+    why="Kubernetes does not support a return to an earlier minor version, which may be unable to read \
+what $last has stored. k3s was not changed. Set it back: pulumi config set k3sVersion $last. If an older \
+checkout of disttrain has this version as its default, a newer checkout is the other way"
+  elif [ "$(minor "$K3S_VERSION")" -gt "$next" ]; then
+    why="Kubernetes goes on by one minor version at a time. k3s was not changed. Set a release of v1.$next \
+first, run pulumi up, and go on from there"
+  fi
+  [ -z "$why" ] || fail "k3sVersion: '$K3S_VERSION' cannot be used: the cluster of this host has run \
+$last, and $why"
+}
+
+minor() { echo "$1" | cut -d . -f 2; } # of a release such as v1.34.2+k3s1
+
 create() {
   one_at_a_time
   if is_adopted; then
@@ -125,6 +147,7 @@ create() {
     return
   fi
   refuse_other_networks
+  refuse_other_minor
   bring_to_version
   if dry; then return; fi
   wait_ready
@@ -144,6 +167,7 @@ update() {
 not be asked before; run pulumi up again: it makes what was in them anew"
   fi
   refuse_other_networks
+  refuse_other_minor
   bring_to_version
   if dry; then return; fi
   wait_ready

@@ -107,6 +107,17 @@ note_state() {
   fi
 }
 
+# Refuses to change k3s under pods with GPUs, and says what would change. After an update of this program's
+# checkout, its default may be a newer k3s, which the user has not asked for.
+fail_for_gpu_pods() { # where, pods
+  stay=""
+  [ "$(noted installed)" = "$K3S_VERSION" ] || [ -z "$(noted installed)" ] ||
+    stay=" To stay with the k3s of now: pulumi config set k3sVersion $(noted installed)"
+  fail "k3s would be changed ($changes), and pods with GPUs run$1, and would lose them: ${2% }. Let \
+their runs save and end: ./disttrain stop (pulumi up resumes them), or wait for their end. Or disturb them: \
+pulumi config set k3sForce true.$stay"
+}
+
 bring_to_version() {
   preflight
   compare
@@ -125,6 +136,9 @@ bring_to_version() {
     start_k3s
   elif [ -n "${NODE_MISSING:-}" ]; then
     echo "the cluster has no node $NODE; starting k3s anew, which makes it"
+    start_k3s
+  elif certificates_have_ended; then
+    echo "the cluster refuses the certificates of this machine; starting k3s anew, which renews them"
     start_k3s
   fi
 }

@@ -21,6 +21,7 @@ readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token
 readonly AGENT_SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret # of a server: the agents', 0600
 readonly NO_RESTART="/run/systemd/system/$SERVICE.service.d" # of a server that leaves
 readonly ETCD_DATA=/var/lib/rancher/k3s/server/db/etcd # of one of several servers
+readonly ADMIN_CERTIFICATE=/var/lib/rancher/k3s/server/tls/client-admin.crt
 # Records what this program has installed, one `key value` a line. k3s' uninstaller does not delete this
 # file.
 readonly OWNERSHIP_FILE=/etc/rancher/disttrain
@@ -45,6 +46,26 @@ k3s_kubectl() {
   [ -s "$config" ] || config=$ADMIN_KUBECONFIG_FILE
   KUBECONFIG=$config KUBECACHEDIR=/run/k3s/disttrain-kubectl "$BINARY" kubectl \
     --request-timeout=15s "$@" </dev/null 9>&-
+}
+
+# Prints what the cluster answers the kubelet of a further machine about its own Node. k3s makes the
+# kubeconfig for that when it joins.
+own_node() {
+  KUBECONFIG=/var/lib/rancher/k3s/agent/kubelet.kubeconfig "$BINARY" kubectl --request-timeout=3s \
+    get --raw "/api/v1/nodes/$(noted node)" 2>&1 </dev/null 9>&-
+}
+
+# Whether the cluster refuses the certificates that k3s has made on this machine. They are valid for a year,
+# and k3s renews them only when it starts. On the first machine only old ones are tried, so that the look at
+# it stays quick.
+certificates_have_ended() {
+  if [ "$K3S_ROLE" = k3s ]; then
+    [ -n "$(find "$ADMIN_CERTIFICATE" -mtime +300 2>/dev/null)" ] &&
+      k3s_kubectl --request-timeout=3s get --raw /readyz 2>&1 |
+      grep -q -e Unauthorized -e 'certificate has expired'
+  else
+    own_node | grep -q Unauthorized
+  fi
 }
 
 # Prints how long to wait for pods to end: a minute more than GRACE_SECONDS, or than the longest time that
