@@ -9,7 +9,7 @@ from typing import Any, cast
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.objects import Json, annotation, label, part
-from infra.kube.workload import Workload
+from infra.kube.workload import Workload, is_switch
 
 FINISHED, FAILED = "finished: ", "failed: "  # `Record.how_ended` begins with one of these
 GOES_LATER = "ttlSecondsAfterFinished"  # the setting that removes a workload after its end
@@ -171,6 +171,8 @@ def parse_record(item: Json) -> Record:
     metadata, data = part(item, "metadata"), part(item, "data")
     try:
         owner = str(metadata["labels"][names.OWNER_LABEL])
+        if not owner:
+            raise ValueError(f"its label {names.OWNER_LABEL} is empty")
         return Record(
             owner=owner,
             stack=annotation(item, names.STACK_ANNOTATION) or owner,
@@ -178,8 +180,8 @@ def parse_record(item: Json) -> Record:
             revision=data["revision"],
             gpus=int(data["gpus"]),
             gpus_total=int(data["gpusTotal"]),
-            suspend=_object(data, "suspend"),
-            resume=_object(data, "resume"),
+            suspend=_steering(data, "suspend"),
+            resume=_steering(data, "resume"),
             over=_texts(data, "over"),
             grace_seconds=int(data["graceSeconds"]),
             request=data["request"],
@@ -205,6 +207,18 @@ def _object(data: Json, field: str) -> Json:
     if not isinstance(found, dict):
         raise ValueError(f"its field {field} is no object")
     return cast(Json, found)
+
+
+def _steering(data: Json, field: str) -> Json:
+    """Read what suspends or resumes the workload: a merge patch, or a command.
+
+    A record is a ConfigMap, and other stacks send what it says with the rights of their users. So
+    whoever may write a ConfigMap must not be able to choose another change than such a switch.
+    """
+    found = _object(data, field)
+    if found.keys() != {"command", "phases"} and not is_switch(found):
+        raise ValueError(f"its field {field} is neither a switch below spec nor a command")
+    return found
 
 
 def _texts(data: Json, field: str) -> tuple[str, ...]:

@@ -70,6 +70,21 @@ def is_applied(patch: Json, item: Json) -> bool:
     return True
 
 
+def is_switch(change: Json) -> bool:
+    """Whether a merge patch can do no more than suspend or resume a workload.
+
+    It sets numbers, true, false or null below `spec`, and nothing in the template of a pod.
+    """
+
+    def is_plain(key: str, value: object) -> bool:
+        if isinstance(value, dict):
+            inner = cast(Json, value).items()
+            return "template" not in key.lower() and all(is_plain(*each) for each in inner)
+        return value is None or isinstance(value, bool | int)
+
+    return change.keys() <= {"spec"} and all(is_plain(*each) for each in change.items())
+
+
 def is_suspended(item: Json, suspend: Json) -> bool:
     """Whether a workload is suspended.
 

@@ -2,8 +2,11 @@
 1.34.
 """
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -21,6 +24,7 @@ from infra.kube.runs.lock import is_expired
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_active, is_applied
+from infra.workloads import WORKLOADS
 
 Json = dict[str, Any]
 WORKLOAD = Workload("batch/v1", "Job", "train")
@@ -323,6 +327,39 @@ def test_edited_record_is_named_with_its_field(field: str, value: str, words: st
         parse_record(item)
     assert str(refused.value).startswith("ConfigMap disttrain-run-dev in namespace ns is the rec")
     assert str(refused.value).endswith("kubectl -n ns delete configmap disttrain-run-dev")
+
+
+@pytest.mark.parametrize("field", ["suspend", "resume"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
+        {"spec": {"template": {"spec": {"hostPID": True}}}},
+        {"spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"hostPID": True}}}}},
+        {"spec": {"trainer": {"image": "evil"}}},
+        {"spec": {"suspend": True}, "metadata": {"labels": {"a": "b"}}},
+        {"command": "AbortJob", "phases": ["Aborted"], "spec": {"suspend": True}},
+        {"phases": ["Aborted"]},
+    ],
+)
+def test_record_chooses_no_change_beyond_a_switch(field: str, change: Json) -> None:
+    """Other stacks send the change in a record with the rights of their users. A record that would
+    change more than numbers and switches of a workload is refused: whoever may write a ConfigMap
+    could otherwise give themselves any right that a user of another stack has.
+    """
+    item = record("dev", 3).to_object("ns")
+    item["data"][field] = json.dumps(change)
+    with pytest.raises(ValueError, match=f"its field {field} is neither a switch"):
+        parse_record(item)
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_record_of_each_kind_is_read(name: str) -> None:
+    """What suspends and resumes the workloads of each kind is such a switch, or a command."""
+    kind, run = WORKLOADS[name], cast(Any, SimpleNamespace(world=SimpleNamespace(pods=2)))
+    whole = replace(record("dev", 3), suspend=kind.suspend(run), resume=kind.resume(run))
+    found = parse_record(whole.to_object("ns"))
+    assert (found.suspend, found.resume) == (whole.suspend, whole.resume)
 
 
 def test_lease_expires_by_the_clock_of_the_server() -> None:
