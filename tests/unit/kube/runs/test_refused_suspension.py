@@ -60,8 +60,6 @@ def test_record_that_names_an_object_of_others_suspends_nothing(owner: str) -> N
     """
     server = Refused(RECORD, "")
     server.owner_of_workload = owner
-    with pytest.raises(
-        TaskError, match=r"not of this run.* delete configmap disttrain-run"
-    ):
+    with pytest.raises(TaskError, match=r"not of this run.* delete configmap disttrain-run"):
         suspend_run(api_of(server), RECORD.namespace, server.now(), "dev")
     assert server.now().suspended_by == ""
