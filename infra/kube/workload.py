@@ -71,9 +71,10 @@ def is_applied(patch: Json, item: Json) -> bool:
 
 
 def is_switch(change: Json) -> bool:
-    """Whether a merge patch can do no more than suspend or resume a workload.
+    """Whether a change can do no more than suspend or resume a workload.
 
-    It sets numbers, true, false or null below `spec`, and nothing in the template of a pod.
+    It is a command, or a merge patch that sets numbers, true, false or null below `spec`, and
+    nothing in the template of a pod.
     """
 
     def is_plain(key: str, value: object) -> bool:
@@ -82,7 +83,8 @@ def is_switch(change: Json) -> bool:
             return "template" not in key.lower() and all(is_plain(*each) for each in inner)
         return value is None or isinstance(value, bool | int)
 
-    return change.keys() <= {"spec"} and all(is_plain(*each) for each in change.items())
+    is_patch = change.keys() <= {"spec"} and all(is_plain(*each) for each in change.items())
+    return is_patch or change.keys() == {"command", "phases"}
 
 
 def is_suspended(item: Json, suspend: Json) -> bool:

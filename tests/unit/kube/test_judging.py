@@ -20,11 +20,13 @@ from infra.kube.pods.report import describe_pods, report_pod
 from infra.kube.record import Record, parse_record
 from infra.kube.runs.await_ready import judge
 from infra.kube.runs.busy import OtherRun, other_run, runs_to_replace
+from infra.kube.runs.hand_over_plan import Plan
 from infra.kube.runs.lock import is_expired
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_active, is_applied
 from infra.workloads import WORKLOADS
+from tests.unit.kube.runs import gone_run
 
 Json = dict[str, Any]
 WORKLOAD = Workload("batch/v1", "Job", "train")
@@ -351,6 +353,16 @@ def test_record_chooses_no_change_beyond_a_switch(field: str, change: Json) -> N
     item["data"][field] = json.dumps(change)
     with pytest.raises(ValueError, match=f"its field {field} is neither a switch"):
         parse_record(item)
+
+
+@pytest.mark.parametrize("field", ["suspend", "resume"])
+def test_kind_with_another_change_is_refused_before_its_record_is_written(field: str) -> None:
+    """A workload kind of a user's own that suspends by another change is refused by its own `up`,
+    which says what may be set. Otherwise its record would stop the `up` of every other stack.
+    """
+    given = gone_run.job(**{**gone_run.HAND_OVER, field: {"spec": {"state": "paused"}}})
+    with pytest.raises(ValueError, match=rf"{field}: .*'paused'.* docs/extending\.md"):
+        Plan.of(given)
 
 
 @pytest.mark.parametrize("name", sorted(WORKLOADS))
