@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 from cli.check import Result
-from infra.command_line import without_passwords
+from infra.command_line import without_control, without_passwords
 
 NO_FINDINGS, FINDINGS, COULD_NOT_CHECK = 0, 1, 2
 FAIL_ON = {"warning": ("error", "warning"), "error": ("error",), "none": ()}
@@ -77,4 +77,6 @@ def _counts(results: Iterable[Result]) -> Counter[str]:
 
 
 def _short(text: str) -> str:
+    """The text as a terminal may show it, cut to WIDTH. It has words of a host or of a pod."""
+    text = "\n".join(map(without_control, text.split("\n")))
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."

@@ -42,8 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def board_pod(place: VolumePlace) -> TaskPod:
-    """Describe the pod that serves TensorBoard; it can change nothing on the volume."""
-    options = ("--logdir", place.runs_path, "--port", str(PORT), "--host", "0.0.0.0")
+    """Describe the pod that serves TensorBoard; it can change nothing on the volume.
+
+    TensorBoard has no password, so it listens where only connections that the API server forwards
+    come from: inside of the pod.
+    """
+    options = ("--logdir", place.runs_path, "--port", str(PORT), "--host", LOOPBACK)
     return stack_pod(
         place,
         "tensorboard",

@@ -18,6 +18,20 @@ LINE_LIMIT = 200  # characters; Pulumi's command provider stops reading at a ver
 # people which host is meant.
 _USER_AND_PASSWORD = re.compile(r"(?<=://)(?<!\bssh://(?=[^\s/'\"<>:@]*@))[^\s/'\"<>]*@")
 
+CONTROL_SEQUENCE = (
+    r"\033\[[0-?]*[ -/]*[@-~]"
+    r"|\033\][^\007\033]*(?:\007|\033\\)"
+    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
+)
+"""A regular expression for what steers a terminal (ECMA-48): sequences for colours, the cursor, the
+screen and the window's title, and single control characters except for the tab."""
+_CONTROL_SEQUENCE = re.compile(CONTROL_SEQUENCE)
+
+
+def without_control(line: str) -> str:
+    """The line without what steers a terminal, such as what a pod has written to its log."""
+    return line if line.isprintable() else _CONTROL_SEQUENCE.sub("", line)
+
 
 def short_lines(text: str) -> list[str]:
     """The lines of a text without passwords. Lines too long for the provider are wrapped."""

@@ -9,18 +9,12 @@ import sys
 from datetime import datetime
 
 from cli.logs.line import Line
+from infra.command_line import CONTROL_SEQUENCE
 
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # ANSI colours, without red
 FAINT = 2
 _COLOUR = r"\033\[[\d;:]*m"
-# Colours, and other control sequences of terminals (ECMA-48): for the cursor, the screen and the
-# window's title, and single control characters.
-_STEERING = re.compile(
-    rf"(?P<colour>{_COLOUR})"
-    r"|\033\[[0-?]*[ -/]*[@-~]"
-    r"|\033\][^\007\033]*(?:\007|\033\\)"
-    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
-)
+_STEERING = re.compile(rf"(?P<colour>{_COLOUR})|{CONTROL_SEQUENCE}")
 
 
 def label(line: Line) -> str:

@@ -41,7 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if arguments.action == "push":
             return _push(arguments)
-        with open_node(os.environ.get(VARIABLE)) as node:
+        # Removed, so that builders and other programs do not get the key and the password in it.
+        with open_node(os.environ.pop(VARIABLE, None)) as node:
             containerd = Containerd(
                 shlex.split(arguments.ctr), arguments.address or None, node=node
             )
@@ -103,7 +104,7 @@ def _push(arguments: argparse.Namespace) -> int:
     plan = _plan(arguments)
     _refuse_other_plan(os.environ.get(planning.VARIABLE, ""), plan)
     if arguments.user:
-        login = Login(arguments.user, os.environ.get(PASSWORD_VARIABLE, ""))
+        login = Login(arguments.user, os.environ.pop(PASSWORD_VARIABLE, ""))
     else:
         login = find_login(plan.repository, os.environ, Path.home())
     sources = _sources(arguments)

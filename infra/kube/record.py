@@ -1,6 +1,7 @@
 """The record of a run: a ConfigMap by which stacks that share a cluster know each other's runs."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -9,20 +10,21 @@ from typing import Any, cast
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.objects import Json, annotation, label, part
-from infra.kube.workload import Workload
+from infra.kube.workload import Workload, is_switch
 
 FINISHED, FAILED = "finished: ", "failed: "  # `Record.how_ended` begins with one of these
 GOES_LATER = "ttlSecondsAfterFinished"  # the setting that removes a workload after its end
 
 COLLECTION = "/api/v1/namespaces/{}/configmaps"
 ALL = "/api/v1/configmaps"
+_STACK = re.compile(r"[\w.-]+(/[\w.-]+){0,2}", re.ASCII)
 SELECTOR = f"{names.RECORD_LABEL}={names.RUN_RECORD}"
 
 
 def stacks_of_others(items: Iterable[Json], owner: str) -> list[str]:
     """The stacks of the records that do not belong to `owner`, sorted."""
     return sorted(
-        annotation(item, names.STACK_ANNOTATION) or f"of owner {label(item, names.OWNER_LABEL)}"
+        _stack(item, names.STACK_ANNOTATION, f"of owner {label(item, names.OWNER_LABEL)}")
         for item in items
         if label(item, names.OWNER_LABEL) != owner
     )
@@ -171,22 +173,24 @@ def parse_record(item: Json) -> Record:
     metadata, data = part(item, "metadata"), part(item, "data")
     try:
         owner = str(metadata["labels"][names.OWNER_LABEL])
+        if not owner:
+            raise ValueError(f"its label {names.OWNER_LABEL} is empty")
         return Record(
             owner=owner,
-            stack=annotation(item, names.STACK_ANNOTATION) or owner,
+            stack=_stack(item, names.STACK_ANNOTATION, owner),
             workload=Workload.from_json(_object(data, "workload")),
             revision=data["revision"],
             gpus=int(data["gpus"]),
             gpus_total=int(data["gpusTotal"]),
-            suspend=_object(data, "suspend"),
-            resume=_object(data, "resume"),
+            suspend=_steering(data, "suspend"),
+            resume=_steering(data, "resume"),
             over=_texts(data, "over"),
             grace_seconds=int(data["graceSeconds"]),
             request=data["request"],
             since=_time(data, "since"),
             version=str(metadata.get("resourceVersion") or ""),
             namespace=str(metadata.get("namespace") or ""),
-            suspended_by=annotation(item, names.SUSPENDED_BY_ANNOTATION),
+            suspended_by=_stack(item, names.SUSPENDED_BY_ANNOTATION, ""),
             saved_step=annotation(item, names.SAVED_STEP_ANNOTATION),
             ttl=Ttl.from_json(_object(data, "ttl") if data.get("ttl") else {}),
             how_ended=annotation(item, names.HOW_ENDED_ANNOTATION),
@@ -200,11 +204,32 @@ def parse_record(item: Json) -> Record:
         ) from None
 
 
+def _stack(item: Json, key: str, otherwise: str) -> str:
+    """The name of a stack in an annotation; `otherwise` if there is no such name.
+
+    Messages tell users to type it in commands, so a text with other signs is not taken.
+    """
+    text = annotation(item, key)
+    return text if _STACK.fullmatch(text) else otherwise
+
+
 def _object(data: Json, field: str) -> Json:
     found: object = json.loads(data[field])
     if not isinstance(found, dict):
         raise ValueError(f"its field {field} is no object")
     return cast(Json, found)
+
+
+def _steering(data: Json, field: str) -> Json:
+    """Read what suspends or resumes the workload: a merge patch, or a command.
+
+    A record is a ConfigMap, and other stacks send what it says with the rights of their users. So
+    whoever may write a ConfigMap must not be able to choose another change than such a switch.
+    """
+    found = _object(data, field)
+    if not is_switch(found):
+        raise ValueError(f"its field {field} is neither a switch below spec nor a command")
+    return found
 
 
 def _texts(data: Json, field: str) -> tuple[str, ...]:

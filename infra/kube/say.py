@@ -1,9 +1,12 @@
-"""Prints lines at once, and cuts them for Pulumi's command plugin, which takes 64 KiB a line."""
+"""Prints lines at once, and cuts them for Pulumi's command plugin, which takes 64 KiB a line.
+
+What pods have written is printed without sequences that steer a terminal.
+"""
 
 from collections.abc import Sequence
 from typing import TextIO
 
-from infra.command_line import without_passwords
+from infra.command_line import without_control, without_passwords
 
 MAX_LINE_CHARACTERS = 500
 MAX_ERROR_CHARACTERS = 8000  # an error ends with what the user has to type, so it is shown whole
@@ -25,7 +28,7 @@ def say_error(text: str) -> None:
 
 def _print(text: str, characters: int, to: TextIO | None = None) -> None:
     for line in without_passwords(text).splitlines() or [""]:
-        print(line[:characters], file=to, flush=True)
+        print(without_control(line)[:characters], file=to, flush=True)
 
 
 def last_line(stderr: str) -> str:
@@ -46,6 +49,6 @@ def first_of(texts: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def shorten(text: str, characters: int = MAX_LINE_CHARACTERS) -> str:
-    """The text on one line, cut to at most `characters` characters."""
-    line = " ".join(text.split())
+    """The text on one line, cut to at most `characters` characters, which steer no terminal."""
+    line = without_control(" ".join(text.split()))
     return line if len(line) <= characters else line[: characters - 3] + "..."

@@ -70,6 +70,23 @@ def is_applied(patch: Json, item: Json) -> bool:
     return True
 
 
+def is_switch(change: Json) -> bool:
+    """Whether a change can do no more than suspend or resume a workload.
+
+    It is a command, or a merge patch that sets numbers, true, false or null below `spec`, and
+    nothing in the template of a pod.
+    """
+
+    def is_plain(key: str, value: object) -> bool:
+        if isinstance(value, dict):
+            inner = cast(Json, value).items()
+            return "template" not in key.lower() and all(is_plain(*each) for each in inner)
+        return value is None or isinstance(value, bool | int)
+
+    is_patch = change.keys() <= {"spec"} and all(is_plain(*each) for each in change.items())
+    return is_patch or change.keys() == {"command", "phases"}
+
+
 def is_suspended(item: Json, suspend: Json) -> bool:
     """Whether a workload is suspended.
 

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 CONNECT_SECONDS = 10
+# The user's own configuration may forward the agent, which root on the host could use, and ports,
+# which may be taken. None of it is needed.
+_NOTHING_FORWARDED = {"ClearAllForwardings": "yes", "ForwardAgent": "no", "ForwardX11": "no"}
 
 
 def ssh_command(spec: Mapping[str, Any], folder: Path, *options: str) -> list[str]:
@@ -84,7 +87,7 @@ def ssh_config(spec: Mapping[str, Any], folder: Path, key: Path | None = None) -
     lines: list[str] = []
     for name, hop in (("node", spec), ("jump", spec["jump"])):
         if hop:
-            values = _hop(hop) | (_pinned(name, folder) if hop["host_key"] else {})
+            values = _hop(hop) | (_pinned(name, folder) if hop["host_key"] else _NOTHING_FORWARDED)
             identity = key or spec.get("identity_file")
             if identity:
                 values |= {"IdentityFile": f'"{identity}"', "IdentitiesOnly": "yes"}

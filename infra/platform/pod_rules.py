@@ -19,6 +19,7 @@ Pod = Mapping[str, Any]
 SECRET_NAME = "(?i)(password|passwd|secret|token|api_?key|access_?key)$"
 KEPT_CAPABILITIES = ("IPC_LOCK", "SYS_RESOURCE")  # RDMA has to pin memory.
 KERNEL_LOG_CAPABILITY = "SYSLOG"  # It only has an effect for root.
+FILTER = "RuntimeDefault"
 VARIABLES = {
     "reads_kernel_log": f"'{KERNEL_LOG_ANNOTATION}' in object.metadata.?annotations.orValue({{}})",
     "containers": "object.spec.containers + object.spec.?initContainers.orValue([])",
@@ -116,10 +117,23 @@ def _keeps_few_capabilities(pod: Pod) -> bool:
 
 
 def _is_not_root(pod: Pod) -> bool:
-    if below(pod, "spec", "securityContext").get("runAsNonRoot") is True:
+    # What a container says counts more than what its pod says.
+    of_containers = [
+        below(container, "securityContext").get("runAsNonRoot") for container in _containers(pod)
+    ]
+    of_pod = below(pod, "spec", "securityContext").get("runAsNonRoot")
+    if of_pod is True and False not in of_containers:
         return True
     mounts_claim = any("persistentVolumeClaim" in keys_of(volume) for volume in _volumes(pod))
     return _reads_kernel_log(pod) and not mounts_claim
+
+
+def _is_filtered(pod: Pod) -> bool:
+    of_pod, *of_containers = (
+        below(each, "securityContext", "seccompProfile").get("type")
+        for each in (below(pod, "spec"), *_containers(pod))
+    )
+    return of_pod == FILTER and all(each in (None, FILTER) for each in of_containers)
 
 
 def _shows_no_secret(container: Mapping[str, Any]) -> bool:
@@ -177,18 +191,19 @@ RULES: tuple[PodRule, ...] = (
         "not-root",
         "A pod runs as a user other than root: files on the volume would belong to root. One "
         f"without a claim and with the annotation {KERNEL_LOG_ANNOTATION} may be root.",
-        "object.spec.?securityContext.?runAsNonRoot.orValue(false) == true || "
+        "(object.spec.?securityContext.?runAsNonRoot.orValue(false) && "
+        "variables.containers.all(c, c.?securityContext.?runAsNonRoot.orValue(true))) || "
         "(variables.reads_kernel_log && "
         "object.spec.?volumes.orValue([]).all(v, !has(v.persistentVolumeClaim)))",
         _is_not_root,
     ),
     PodRule(
         "system-calls-are-filtered",
-        "A pod has the seccomp profile RuntimeDefault.",
-        "object.spec.?securityContext.?seccompProfile.?type.orValue('') == 'RuntimeDefault'",
-        lambda pod: (
-            below(pod, "spec", "securityContext", "seccompProfile").get("type") == "RuntimeDefault"
-        ),
+        f"A pod has the seccomp profile {FILTER}.",
+        f"object.spec.?securityContext.?seccompProfile.?type.orValue('') == '{FILTER}' && "
+        "variables.containers.all(c, "
+        f"c.?securityContext.?seccompProfile.?type.orValue('{FILTER}') == '{FILTER}')",
+        _is_filtered,
     ),
     PodRule(
         "no-host-processes",

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret, is_url
 from infra.settings.similar_names import did_you_mean
+from trainer.config.problem import logins
 
 _REGISTRIES_PARTS = ("mirrors", "configs", "auths")
 _AUTH = ("username", "password", "auth", "identity_token")
@@ -81,7 +82,8 @@ def _read_registries(reader: Reader) -> Secret | None:
     for path, fault in registries_faults(content):
         reader.problem(f"{key}{path}", "...", fault, _REGISTRIES_HINT)
     text = json.dumps(content, indent=2, sort_keys=True)
-    if re.search(r'"(password|auth|identity_token)": "', text):
+    # `auth` is also the name of a part. A password of digits is a number in YAML.
+    if re.search(r'"(password|auth|identity_token)": (?!null|\{)', text) or logins(content):
         reader.require_encrypted(key)
     return Secret(text) if content else None
 

@@ -177,6 +177,15 @@ def test_scripts_that_run_as_root_exist() -> None:
         assert list(PROJECT.glob(pattern)), pattern
 
 
+def test_page_on_security_names_each_script_of_a_machine() -> None:
+    """docs/security.md names each script that runs as root on a machine: who decides whether to let
+    this program have root there reads that list.
+    """
+    named = {file for pattern in ROOTS_SCRIPT.findall(SECURITY) for file in PROJECT.glob(pattern)}
+    there = {*(PROJECT / "infra/node/scripts").glob("*.sh"), *PROJECT.glob("cli/scripts/*.sh")}
+    assert sorted(file.name for file in there - named) == []
+
+
 @pytest.mark.parametrize(
     ("page", "words"),
     [

@@ -1,5 +1,6 @@
 """`disttrain tensorboard` for users who may not forward ports, and with a pod that ends."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,6 +14,14 @@ from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError, TaskError
 
 PLACE = VolumePlace(Access(kubeconfig="{}"), "n", "o", "image", "claim", "/data/runs")
+
+
+def test_tensorboard_listens_only_inside_its_pod() -> None:
+    """TensorBoard has no password, so it listens at its pod's loopback address alone: there the API
+    server's forwarding of ports connects, and no other pod of the cluster can read all runs.
+    """
+    command = " ".join(tensorboard.board_pod(PLACE).command)
+    assert re.findall(r"--host\S* *\S*|--bind\S*", command) == ["--host 127.0.0.1"], command
 
 
 @pytest.fixture(autouse=True)

@@ -62,6 +62,14 @@ def _init_container(pod: Pod) -> None:
     pod["spec"]["initContainers"] = [{**_container(pod), "name": "first", "image": "busybox"}]
 
 
+def _root_init_container(pod: Pod) -> None:
+    """Add an init container that is root, although the pod says that it is not. What a container
+    says counts more.
+    """
+    root = {**_container(pod)["securityContext"], "runAsNonRoot": False, "runAsUser": 0}
+    pod["spec"]["initContainers"] = [{**_container(pod), "name": "first", "securityContext": root}]
+
+
 def _root_that_writes_to_the_volume(pod: Pod) -> None:
     """Make the pod run as root and mount a claim. A pod may be root to read the kernel's log, but
     then it must not have a volume of the run.
@@ -103,6 +111,7 @@ BREAKS: dict[str, tuple[str, Callable[[Pod], object]]] = {
     ),
     "root": ("not-root", lambda p: p["spec"]["securityContext"].pop("runAsNonRoot")),
     "root with a claim": ("not-root", _root_that_writes_to_the_volume),
+    "root init container": ("not-root", _root_init_container),
     "kernel log without a reason": (
         "few-capabilities",
         lambda p: _container(p)["securityContext"]["capabilities"]["add"].append("SYSLOG"),
@@ -110,6 +119,10 @@ BREAKS: dict[str, tuple[str, Callable[[Pod], object]]] = {
     "no filter": (
         "system-calls-are-filtered",
         lambda p: p["spec"]["securityContext"].pop("seccompProfile"),
+    ),
+    "a container without filter": (
+        "system-calls-are-filtered",
+        lambda p: _container(p)["securityContext"].update(seccompProfile={"type": "Unconfined"}),
     ),
     "host processes": ("no-host-processes", lambda p: _set(p["spec"], "hostPID", True)),
     "host memory": ("no-host-processes", lambda p: _set(p["spec"], "hostIPC", True)),

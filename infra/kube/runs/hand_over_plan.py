@@ -5,7 +5,7 @@ from typing import Any
 
 from infra.kube.job import Job
 from infra.kube.record import Ttl
-from infra.kube.workload import Workload
+from infra.kube.workload import Workload, is_switch
 
 WHEN_BUSY = ("replace", "wait", "refuse")
 OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
@@ -40,6 +40,14 @@ class Plan:
     @staticmethod
     def of(job: Job) -> "Plan":
         """Check the fields of the job. Raises ValueError, which names the field that is wrong."""
+        for field in ("suspend", "resume"):
+            change = job.mapping(field)
+            if not is_switch(change):
+                raise ValueError(
+                    f"{field}: {change!r} of this topology cannot be used: other stacks only send "
+                    "a command, or a patch of numbers, true, false or null below spec. See "
+                    '"What a workload kind must do" in docs/extending.md'
+                )
         when_busy = job.text("when_busy")
         if when_busy not in WHEN_BUSY:
             known = ", ".join(WHEN_BUSY)

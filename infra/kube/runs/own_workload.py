@@ -82,5 +82,7 @@ def former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json | 
     if record is None or record.workload == plan.workload:
         return None
     former = workload_now(api, job.namespace, record.workload)
-    ours = former is not None and label(former, names.OWNER_LABEL) == job.owner
-    return former if ours else None
+    if former is None or label(former, names.OWNER_LABEL) != job.owner:
+        return None
+    # A record may have been changed. The stack's namespace and its claim have no such label.
+    return former if label(former, names.REVISION_LABEL) else None

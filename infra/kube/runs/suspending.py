@@ -11,7 +11,15 @@ from infra.kube.objects import Json, has_ended, label
 from infra.kube.paths import PODS
 from infra.kube.pods.silent_machines import pods_and_machines, silent_machines
 from infra.kube.queues.kueue import refuse_to_suspend, steer
-from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, read_record, record_path
+from infra.kube.record import (
+    COLLECTION,
+    SELECTOR,
+    Record,
+    parse_record,
+    read_record,
+    record_name,
+    record_path,
+)
 from infra.kube.runs.workload_now import workload_now
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
@@ -42,10 +50,18 @@ def workload_to_suspend(api: Api, namespace: str, record: Record) -> Json | None
     """The workload of a run that has to be suspended; None: it is not there.
 
     Raises:
-        TaskError, ApiError: the run cannot be suspended, as far as this is known in advance.
+        TaskError, ApiError: the run cannot be suspended, as far as this is known in advance, or the
+            workload that its record names belongs to somebody else.
     """
     item = workload_now(api, namespace, record.workload)
     if item is not None:
+        if label(item, names.OWNER_LABEL) != record.owner:
+            name = record_name(record.owner)
+            raise TaskError(
+                f"the record of stack {record.stack} names {record.workload}, which is not of this "
+                f"run, and is left as it is. Delete the record if that run no longer exists: "
+                f"kubectl -n {namespace} delete configmap {name}"
+            )
         refuse_to_suspend(api, namespace, item, record.suspend)
     return item
 

@@ -611,3 +611,14 @@ def test_lines_of_another_form_are_no_facts() -> None:
     assert facts.all("a") == ["1", "2"]
     assert facts.unseen == {"b": "no such tool"}
     assert set(facts.values) == {"a", "disk.tmp"}
+
+
+def test_words_of_a_host_do_not_steer_the_terminal() -> None:
+    """What a host or a pod has said is shown without sequences that steer a terminal. The doctor is
+    used on machines that are not trusted yet, where a program may have any name.
+    """
+    evidence = "port 6443: \033]0;title\007\033[2Jnc\033[1A"
+    results = [Result("port-6443", "error", evidence, "end\033[8m it", 0)]
+    text = Report("host", results, 0.0).text()
+    assert "port 6443: nc\n" in text
+    assert "fix: end it\n" in text

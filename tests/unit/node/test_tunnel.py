@@ -288,6 +288,24 @@ def test_client_trusts_the_pinned_key_alone(tmp_path: Path) -> None:
     assert options["globalknownhostsfile"] == "/dev/null"
 
 
+def test_users_own_configuration_forwards_nothing_to_a_host(tmp_path: Path) -> None:
+    """Without a key in the settings, ssh reads the user's configuration. Of it, the doctor needs no
+    agent on the host, where root could use it, and no forwarded port, which may be taken.
+    """
+    theirs = tmp_path / "theirs"
+    forwards = "ForwardAgent yes\nForwardX11 yes\nLocalForward 8888 localhost:8888\n"
+    theirs.write_text(f"{forwards}Compression yes\n")
+    hop = {**SPEC, "host_key": "", "private_key": None, "jump": None}
+    text = ssh_config(hop, tmp_path)
+    assert "~/.ssh/config" in text
+    config = tmp_path / "config"
+    config.write_text(text.replace("~/.ssh/config", str(theirs)))
+    options = understood(["ssh", "-F", str(config), SPEC["host"]])
+    assert options["compression"] == "yes", "the user's configuration was not read"
+    assert (options["forwardagent"], options["forwardx11"]) == ("no", "no")
+    assert "localforward" not in options
+
+
 def test_without_a_pinned_key_the_users_known_hosts_decide(tmp_path: Path) -> None:
     """Without a key in the settings, ssh checks the host against the user's own known hosts, and
     uses the identity file of the settings.

@@ -279,3 +279,27 @@ def test_missing_text_is_described_by_settings() -> None:
 def test_quota_that_is_enough_for_the_run_is_accepted() -> None:
     """A quota of just what the ranks request is enough."""
     assert read({**QUEUED, "queues": {"name": "gpus", "quota": {"memory": "12Gi", "cpu": 3}}}).run
+
+
+@pytest.mark.parametrize(
+    "registries",
+    [
+        {"configs": {"a.example": {"auth": {"username": "me", "password": 12345678}}}},
+        {"configs": {"a.example": {"auth": {"auth": "bWU6aHVudGVyMg=="}}}},
+        {"mirrors": {"docker.io": {"endpoint": ["https://me:hunter2@a.example"]}}},
+    ],
+)
+def test_each_secret_in_registries_must_be_encrypted(registries: dict[str, Any]) -> None:
+    """A password of digits alone, for YAML a number, and one in an address are secrets, too: they
+    are refused in plain text, and taken if they are encrypted.
+    """
+    changes = {"k3sRegistries": registries}
+    assert "k3sRegistries: [secret] cannot be used: it holds a secret in plain" in refusal(changes)
+    read(changes, ["k3sRegistries"])
+
+
+def test_registries_without_secret_need_no_encryption() -> None:
+    """The part `auth` is no secret itself, nor is a user alone or a password that is not set."""
+    auth = {"username": "me", "password": None}
+    mirrors = {"docker.io": {"endpoint": ["https://a.example:5000"]}}
+    read({"k3sRegistries": {"configs": {"a.example": {"auth": auth}}, "mirrors": mirrors}})

@@ -7,6 +7,7 @@ import pytest
 
 from infra.kube.errors import ApiError
 from infra.kube.pods.last_lines import last_lines
+from infra.kube.pods.report import describe_pods
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 
@@ -39,3 +40,27 @@ def test_lost_machine_hides_no_other_pod(capsys: pytest.CaptureFixture[str]) -> 
     said = capsys.readouterr().out
     assert "pod a\n(no log: 500 Get https://10.0.0.2:10250" in said
     assert "pod b\nValueError: the cause\n" in said
+
+
+class SteeringPod(ApiServer):
+    """A stand-in for a cluster with a pod that writes a title, a colour and a bar to a terminal."""
+
+    def answer(
+        self, method: str, path: str, query: Mapping[str, str], body: Any
+    ) -> Json | str | None:
+        if path.endswith("/pods"):
+            container = {"name": "train"}
+            return {"items": [{"metadata": {"name": "a"}, "spec": {"containers": [container]}}]}
+        return "\033]0;title\007\033[31mloss\033[0m\tnan\n\033[2A\033[K50%\r100%\x9b2J\n"
+
+
+def test_words_of_pods_do_not_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """`up` shows what pods have written without sequences that steer a terminal, such as those that
+    move the cursor, and so would overwrite what Pulumi shows, or that change the window's title.
+    """
+    last_lines(api_of(SteeringPod()), "ml", "")
+    assert capsys.readouterr().out == "--- last lines of pod a\nloss\tnan\n50%\n100%2J\n"
+    waiting = {"reason": "CrashLoopBackOff", "message": "\033[2Jback\boff"}
+    status = {"phase": "Running", "containerStatuses": [{"state": {"waiting": waiting}}]}
+    described = describe_pods([{"metadata": {"name": "a"}, "status": status}])
+    assert described == "a CrashLoopBackOff (backoff)"

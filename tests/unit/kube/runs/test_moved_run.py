@@ -86,7 +86,7 @@ class Server(ApiServer):
             return {
                 "kind": "Job",
                 "apiVersion": "batch/v1",
-                "metadata": {"name": "train-singlepod"},
+                "metadata": {"name": "train-singlepod", "labels": {OWNER_LABEL: OURS.owner}},
             }
         if path.endswith("/pods"):
             there = not (self.pod_goes and self.suspended)

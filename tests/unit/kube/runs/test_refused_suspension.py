@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.kube.errors import ApiError
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.runs.suspending import suspend_run
 from infra.kube.workload import Workload
 from infra.workloads import volcano
@@ -21,6 +21,8 @@ BY_COMMAND = replace(RECORD, workload=VOLCANO, suspend={"command": "AbortJob", "
 class Refused(Server):
     """A stand-in for a cluster in which these credentials may write only the record of the run."""
 
+    owner_of_workload = RECORD.owner
+
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         if method != "GET" and not path.endswith(self.record["metadata"]["name"]):
             raise ApiError(403, "may not")
@@ -29,7 +31,9 @@ class Refused(Server):
         if "/jobs/" in path:
             workload = self.now().workload
             kind = {"apiVersion": workload.api_version, "kind": workload.kind}
-            return {**kind, "metadata": {"name": workload.name, "uid": "u1"}, "spec": {}}
+            labels = {"disttrain.dev/owner": self.owner_of_workload}
+            about = {"name": workload.name, "uid": "u1", "labels": labels}
+            return {**kind, "metadata": about, "spec": {}}
         return super().answer(method, path, query, body)
 
 
@@ -47,3 +51,15 @@ def test_refused_suspension_leaves_no_note(record: Any, before: str) -> None:
     with pytest.raises(ApiError, match="may not"):
         suspend_run(api, record.namespace, server.now(), "dev")
     assert server.now().suspended_by == before
+
+
+@pytest.mark.parametrize("owner", ["", "somebody-else"])
+def test_record_that_names_an_object_of_others_suspends_nothing(owner: str) -> None:
+    """Only the workload of the record's own owner is suspended. A record is a ConfigMap, and who
+    may write one must not have other people's `up` change an object that is no run of theirs.
+    """
+    server = Refused(RECORD, "")
+    server.owner_of_workload = owner
+    with pytest.raises(TaskError, match=r"not of this run.* delete configmap disttrain-run"):
+        suspend_run(api_of(server), RECORD.namespace, server.now(), "dev")
+    assert server.now().suspended_by == ""
