@@ -26,7 +26,13 @@ from trainer.data.download import check_content, download, sha256_of_file
 from trainer.data.encode import Encoded, Encoder, characters_of
 from trainer.data.pool import ordered_map
 from trainer.data.request import addresses, is_prepared, request_of, what_differs
-from trainer.data.sources import Source, downloaded_sources, file_name_of, local_sources
+from trainer.data.sources import (
+    Source,
+    downloaded_sources,
+    file_name_of,
+    format_of,
+    local_sources,
+)
 from trainer.data.split import Cut, find_cut, is_one_text, write_split
 from trainer.data.stream import Progress, TokenStream, read_progress
 from trainer.data.tokenizer import CharTokenizer, Tokenizer, token_dtype, tokenizer_from_json
@@ -38,6 +44,7 @@ from trainer.data.work_folder import (
     remove_leftovers,
     work_folder,
 )
+from trainer.data.wrong_file import refuse_wrong_file
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.cores import available_cores
 from trainer.run_folder import TOKENIZER_FILE
@@ -138,8 +145,12 @@ def _fetch(folder: Path, dataset: DatasetConfig, sleep: Callable[[float], None])
     files: list[tuple[str, Path, str]] = []
     for source, setting in wanted:
         key = hashlib.sha256(f"{source.url} {source.sha256}".encode()).hexdigest()[:12]
-        path = folder / DOWNLOADS / f"{key}-{file_name_of(source.url)}"
-        files.append((source.url, path, download(source, path, setting, sleep)))
+        name = file_name_of(source.url)
+        path = folder / DOWNLOADS / f"{key}-{name}"
+        sha256 = download(source, path, setting, sleep)
+        if source.sha256 is None:
+            refuse_wrong_file(source.url, path, format_of(dataset, name), sha256, setting)
+        files.append((source.url, path, sha256))
     return downloaded_sources(dataset, files)
 
 

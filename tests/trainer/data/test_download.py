@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import http.client
 import http.server
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from trainer.config import RunConfig
@@ -242,3 +245,46 @@ def test_a_wrong_file_is_named_and_the_others_stay(tmp_path: Path, server: Serve
 def test_a_missing_file_is_named(tmp_path: Path, server: Server) -> None:
     with pytest.raises(FatalError, match=r"dataset.files\[2\].url: .*/part-9.txt answered 404"):
         prepare(config(tmp_path, server, url=f"{server.address}/part-9.txt"))
+
+
+PAGE = b"\n <!DOCTYPE html><html><body>Please log in</body></html>"
+
+
+def parquet_file(folder: Path) -> bytes:
+    """Return the content of a parquet file with documents."""
+    table = pyarrow.table({"text": ["to be or not to be"] * 9})
+    pyarrow.parquet.write_table(table, folder / "table")
+    return (folder / "table").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "half.parquet", "a.txt", "a.jsonl", "a.txt.gz"])
+def test_page_instead_of_file_is_not_kept(tmp_path: Path, server: Server, name: str) -> None:
+    """A page of a proxy or a part of a table, which came instead of a file without a checksum, is
+    named and removed. Otherwise each later start would fail by it, or a run would learn the page.
+    """
+    right = {
+        ".parquet": parquet_file(tmp_path),
+        ".txt": b"to be or not to be " * 9,
+        ".jsonl": b'{"text": "to be or not to be"}\n' * 9,
+        ".gz": gzip.compress(b"to be or not to be " * 9, mtime=0),
+    }[Path(name).suffix]
+    server.files = {f"/{name}": right[:-4] if name.startswith("half") else PAGE}
+    dataset = {"name": "d", "files": [{"url": f"{server.address}/{name}"}]}
+    run = RunConfig.from_mapping({"data_root": str(tmp_path), "dataset": dataset})
+    with pytest.raises(FatalError, match=r"dataset.files\[0\].url: .* is no .* removed"):
+        prepare(run)
+    server.files = {f"/{name}": right}
+    prepare(run)
+    assert open_dataset(run.dataset_dir).train.size
+
+
+@pytest.mark.parametrize("kind", ["name", "checksum"])
+def test_pages_are_data_if_asked_for(tmp_path: Path, server: Server, kind: str) -> None:
+    """A page can be a data set if its name says that it is one, or if its checksum is set."""
+    name = "page.html" if kind == "name" else "page"
+    server.files = {f"/{name}": PAGE * 9}
+    sha256 = hashlib.sha256(PAGE * 9).hexdigest() if kind == "checksum" else None
+    dataset = {"name": "d", "url": f"{server.address}/{name}", "sha256": sha256}
+    run = RunConfig.from_mapping({"data_root": str(tmp_path), "dataset": dataset})
+    prepare(run)
+    assert open_dataset(run.dataset_dir).train.size
