@@ -21,6 +21,7 @@ from trainer.launch.exit_codes import FatalError, RetryableError
 ATTEMPTS = 5
 _SOCKET_TIMEOUT_SECONDS = 30
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_REFUSALS = {401, 403}
 _NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 _BLOCK_BYTES = 2**20
 
@@ -121,7 +122,10 @@ def _fetch(url: str, part: Path, setting: str) -> str:
                 f"{setting}: {url} has no bytes after {there}; starting again"
             ) from error
         kind = RetryableError if error.code in _TRANSIENT_STATUS else FatalError
-        raise kind(f"{setting}: {url} answered {error.code} {error.reason}, not 200") from error
+        text = f"{setting}: {url} answered {error.code} {error.reason}, not 200"
+        if error.code in _REFUSALS:
+            text += ". If this address is signed, its time may be over: set a new one"
+        raise kind(text) from error
     except urllib.error.URLError as error:
         raise RetryableError(f"{setting}: {url} not reached: {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:

@@ -144,7 +144,8 @@ def _fetch(folder: Path, dataset: DatasetConfig, sleep: Callable[[float], None])
         return sources
     files: list[tuple[str, Path, str]] = []
     for source, setting in wanted:
-        key = hashlib.sha256(f"{source.url} {source.sha256}".encode()).hexdigest()[:12]
+        # A signed address changes while its file stays the same, so the checksum comes first.
+        key = hashlib.sha256((source.sha256 or source.url).encode()).hexdigest()[:12]
         name = file_name_of(source.url)
         path = folder / DOWNLOADS / f"{key}-{name}"
         sha256 = download(source, path, setting, sleep)

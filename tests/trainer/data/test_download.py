@@ -41,12 +41,13 @@ class Server:
     etag: str | None = '"one"'
     offers_ranges: bool = True
     files: dict[str, bytes] = field(default_factory=lambda: dict(FILES))
+    refused: str = ""
     asked: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
     sent_bytes: int = 0
 
     def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
         if handler.path not in self.files:
-            handler.send_error(404)
+            handler.send_error(403 if handler.path == self.refused else 404)
             return
         body, asked = self.files[handler.path], handler.headers.get("Range")
         self.asked.append((handler.path, asked))
@@ -174,6 +175,32 @@ def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> 
     server.break_after_bytes = None
     prepare(config(tmp_path, server))
     assert server.sent_bytes == sum(map(len, FILES.values()))
+
+
+def test_new_signed_address_goes_on_with_rest(tmp_path: Path, server: Server) -> None:
+    """A signed address whose time is over is named as one. A new address of the same checksum only
+    brings the missing bytes, because the content is the same.
+    """
+    body = FILES["/part-2.txt"]
+    server.files, server.break_after_bytes = {"/part-2.txt?signature=one": body}, 40_000
+
+    def expire(seconds: float) -> None:
+        server.files, server.refused = {}, "/part-2.txt?signature=one"
+
+    dataset = {"name": "d", "sha256": hashlib.sha256(body).hexdigest()}
+
+    def run(signature: str) -> RunConfig:
+        url = f"{server.address}/part-2.txt?signature={signature}"
+        return RunConfig.from_mapping(
+            {"data_root": str(tmp_path), "dataset": dataset | {"url": url}}
+        )
+
+    with pytest.raises(FatalError, match=r"answered 403 .* signed.* new one"):
+        prepare(run("one"), sleep=expire)
+    server.files, server.break_after_bytes = {"/part-2.txt?signature=two": body}, None
+    prepare(run("two"))
+    assert server.asked[-1] == ("/part-2.txt?signature=two", "bytes=40000-")
+    assert server.sent_bytes == len(body)
 
 
 def test_another_version_is_not_glued_to_the_first(tmp_path: Path, server: Server) -> None:
