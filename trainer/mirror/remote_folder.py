@@ -34,6 +34,12 @@ _S3_OPTIONS = {
 }
 
 
+def _s3_options() -> dict[str, Any]:
+    """Return the options of s3fs. Its library knows AWS_DEFAULT_REGION only, and not AWS_REGION."""
+    region = os.environ.get("AWS_REGION")
+    return {**_S3_OPTIONS, **({"client_kwargs": {"region_name": region}} if region else {})}
+
+
 class StoreError(Exception):
     """The store has failed; a later try may succeed."""
 
@@ -56,11 +62,9 @@ class RemoteFolder:
         self.url = url.rstrip("/")
         self._pace = bytes_per_second
         protocol = url.partition("://")[0]
-        options = _S3_OPTIONS if protocol in ("s3", "s3a") else {}
+        options = _s3_options() if protocol in ("s3", "s3a") else {}
         try:
-            filesystem, root = fsspec.core.url_to_fs(
-                self.url, skip_instance_cache=True, **cast(dict[str, Any], options)
-            )
+            filesystem, root = fsspec.core.url_to_fs(self.url, skip_instance_cache=True, **options)
         except (ImportError, ValueError) as error:
             raise FatalError(
                 f"checkpoint.mirror: {url!r} cannot be used: {error}. Use s3://bucket/prefix, or "
