@@ -19,7 +19,7 @@ from trainer.checkpoint import retention, store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
 from trainer.mirror.contents import RESULTS, remote_manifests, run_url
 from trainer.mirror.plan import next_to_copy, too_many
-from trainer.mirror.remote_folder import DamagedError, RemoteFolder
+from trainer.mirror.remote_folder import DamagedError, RemoteFolder, StoreError, is_refusal
 from trainer.mirror.status import MirrorStatus, read_status, write_status
 from trainer.run_folder import CHECKPOINTS_DIR
 
@@ -72,9 +72,9 @@ class Pusher:
             StoreError: the store failed; another call goes on where this one stopped.
         """
         if self._remote is None:
-            if left := self._results.abort_unfinished():
-                self._say(f"{left} unfinished upload(s) of an earlier start were removed")
-            self._remote = remote_manifests(self._mirror)
+            manifests = remote_manifests(self._mirror)
+            self._abort_unfinished()
+            self._remote = manifests
             # An earlier process may have been killed before it copied them.
             self._results_are_due = bool(self._remote)
         if self._results_are_due:
@@ -98,6 +98,23 @@ class Pusher:
         self._remove_leftovers(max(local))
         self._note(newest_step=max(self._remote))
         return True
+
+    def _abort_unfinished(self) -> None:
+        """Remove the unfinished uploads of earlier starts, if the store and the rights allow it.
+
+        Copies do not need that, so a refusal does not hold them up.
+        """
+        try:
+            if left := self._results.abort_unfinished():
+                self._say(f"{left} unfinished upload(s) of an earlier start were removed")
+        except StoreError as error:
+            if not is_refusal(error):
+                raise
+            self._say(
+                f"warning: unfinished uploads of earlier starts stay in the store: {error}. Give "
+                "the credentials the rights s3:ListBucketMultipartUploads and "
+                "s3:AbortMultipartUpload, or let a rule of the bucket remove such uploads"
+            )
 
     def _local_manifests(self) -> dict[int, bytes]:
         manifests: dict[int, bytes] = {}

@@ -10,6 +10,7 @@ AWS_ENDPOINT_URL, AWS_REGION.
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import os
 import time
@@ -296,6 +297,14 @@ class RemoteFolder:
             where = f"{self.url}/{name}" if name else self.url
             text = str(error) or "no further words"
             raise StoreError(f"{where}: {type(error).__name__}: {text}") from error
+
+
+def is_refusal(error: StoreError) -> bool:
+    """Whether the store has answered that it does not allow the request, or cannot do it."""
+    cause = error.__cause__
+    return isinstance(cause, PermissionError) or (
+        isinstance(cause, OSError) and cause.errno == errno.ENOSYS
+    )
 
 
 def _is_checksum_error(error: Exception) -> bool:

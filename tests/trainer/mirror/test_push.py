@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import s3fs
 
 from tests.gate import Gate
 from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
@@ -256,6 +258,31 @@ def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket
     volume.push()
     left = filesystem.call_s3("list_multipart_uploads", Bucket=bucket)["Uploads"]
     assert [upload["Key"] for upload in left] == [theirs]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [PermissionError("Access Denied"), OSError(errno.ENOSYS, "not implemented")],
+    ids=["right", "store"],
+)
+def test_uploads_nobody_may_list_hold_up_nothing(
+    volume: Volume, remote: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError
+) -> None:
+    """Where the credentials may not list unfinished uploads, or the store cannot, checkpoints are
+    copied all the same, and one line says what is left in the store.
+    """
+    files = write_checkpoint(volume.root, 10)
+    call = s3fs.S3FileSystem.call_s3
+
+    def refuse(filesystem: Any, method: str, *arguments: Any, **named: Any) -> Any:
+        if method == "list_multipart_uploads":
+            raise refusal
+        return call(filesystem, method, *arguments, **named)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", refuse)
+    volume.push()
+    assert files_of(remote, 10) == files
+    assert len([line for line in volume.said if "s3:ListBucketMultipartUploads" in line]) == 1
 
 
 @pytest.mark.parametrize("fault", ["no such bucket", "wrong password", "nobody answers"])
