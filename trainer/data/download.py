@@ -16,6 +16,7 @@ from typing import Any
 
 from trainer.checkpoint.durable import fsync_directory, write_json
 from trainer.config import SourceUrl
+from trainer.data.long_work import LongWork
 from trainer.launch.exit_codes import FatalError, RetryableError
 
 ATTEMPTS = 5
@@ -144,6 +145,8 @@ def _receive(response: Any, part: Path, there: int, setting: str, url: str) -> s
     """Append the body to the first `there` bytes of `part`, and return the sha256 of the file."""
     digest = _digest(part, there)
     expected = response.headers.get("Content-Length")
+    of_all = "" if expected is None else f" of {there + int(expected):,}"
+    work = LongWork()
     with part.open("r+b" if part.exists() else "wb") as file:
         file.truncate(there)
         file.seek(there)
@@ -152,6 +155,8 @@ def _receive(response: Any, part: Path, there: int, setting: str, url: str) -> s
             file.write(block)
             digest.update(block)
             size += len(block)
+            if work.is_line_due():
+                print(f"{size:,}{of_all} bytes of {url} are here", flush=True)
         file.flush()
         os.fsync(file.fileno())
     if expected is not None and size < there + int(expected):

@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from trainer.config import RunConfig
-from trainer.data import download
+from trainer.data import download, long_work
 from trainer.data.dataset import open_dataset
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import FatalError
@@ -160,6 +160,26 @@ def test_lost_network_in_body_is_retried(
     prepare(run, sleep=no_pause)
     assert raised == [error]
     assert open_dataset(run.dataset_dir).train.size
+
+
+def test_long_download_says_how_far_it_is(
+    tmp_path: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A download, and the reading of all characters after it, print how far they are. `pulumi up`
+    shows the last line, and a file of some hundred GB would look as if it hangs.
+    """
+    monkeypatch.setattr(long_work, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(download, "_BLOCK_BYTES", 50_000)
+    server.break_after_bytes = 60_000
+    prepare(config(tmp_path, server), sleep=no_pause)
+    said, size = capsys.readouterr().out, len(FILES["/part-0.txt"])
+    assert f"50,000 of {size:,} bytes of {server.address}/part-0.txt are here" in said
+    assert f"{size:,} of {size:,} bytes of {server.address}/part-0.txt are here" in said
+    assert "file 3 of 3: its characters are read" in said
+    assert "file 3 of 3: " in said.rpartition("its characters are read")[2]  # the tokens
 
 
 def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
