@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -21,10 +22,19 @@ from trainer.launch.exit_codes import FatalError, RetryableError
 
 ATTEMPTS = 5
 _SOCKET_TIMEOUT_SECONDS = 30
+_LONGEST_PAUSE_SECONDS = 300
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
 _REFUSALS = {401, 403}
 _NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 _BLOCK_BYTES = 2**20
+
+
+class _BusyError(RetryableError):
+    """The server is busy, and asks to wait for some seconds (the header Retry-After)."""
+
+    def __init__(self, text: str, seconds: int) -> None:
+        super().__init__(text)
+        self.seconds = seconds
 
 
 def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float], None]) -> str:
@@ -64,8 +74,10 @@ def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float
                 if not _resumable_bytes(part):
                     _forget(part)
                 raise RetryableError(f"{error} ({ATTEMPTS} attempts)") from error
-            print(f"{error}; trying again in {2 ** (failures - 1)} s", flush=True)
-            sleep(2 ** (failures - 1))
+            asked_for = error.seconds if isinstance(error, _BusyError) else 0
+            pause = max(2 ** (failures - 1), asked_for)
+            print(f"{error}; trying again in {pause} s", flush=True)
+            sleep(pause)
     try:
         check_content(source, part.stat().st_size, digest, setting)
     except FatalError:
@@ -122,11 +134,14 @@ def _fetch(url: str, part: Path, setting: str) -> str:
             raise RetryableError(
                 f"{setting}: {url} has no bytes after {there}; starting again"
             ) from error
-        kind = RetryableError if error.code in _TRANSIENT_STATUS else FatalError
         text = f"{setting}: {url} answered {error.code} {error.reason}, not 200"
         if error.code in _REFUSALS:
             text += ". If this address is signed, its time may be over: set a new one"
-        raise kind(text) from error
+        if error.code not in _TRANSIENT_STATUS:
+            raise FatalError(text) from error
+        asked_for = error.headers.get("Retry-After", "")
+        seconds = int(asked_for) if re.fullmatch("[0-9]{1,9}", asked_for) else 0
+        raise _BusyError(text, min(seconds, _LONGEST_PAUSE_SECONDS)) from error
     except urllib.error.URLError as error:
         raise RetryableError(f"{setting}: {url} not reached: {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:

@@ -42,10 +42,17 @@ class Server:
     offers_ranges: bool = True
     files: dict[str, bytes] = field(default_factory=lambda: dict(FILES))
     refused: str = ""
+    busy: list[str] = field(default_factory=list[str])
     asked: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
     sent_bytes: int = 0
 
     def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        if self.busy:
+            handler.send_response(429)
+            handler.send_header("Retry-After", self.busy.pop(0))
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
         if handler.path not in self.files:
             handler.send_error(403 if handler.path == self.refused else 404)
             return
@@ -160,6 +167,16 @@ def test_lost_network_in_body_is_retried(
     prepare(run, sleep=no_pause)
     assert raised == [error]
     assert open_dataset(run.dataset_dir).train.size
+
+
+def test_busy_server_is_waited_for_as_it_asks(tmp_path: Path, server: Server) -> None:
+    """A server that is busy is asked again after the seconds that it names, but within 5 minutes.
+    Otherwise all attempts would be over before it answers. A date or a word counts for nothing.
+    """
+    server.busy = ["40", "7200", "Thu, 01 Jan 2026 00:00:00 GMT"]
+    waited = list[float]()
+    prepare(config(tmp_path, server), sleep=waited.append)
+    assert waited == [40, 300, 4]
 
 
 def test_long_download_says_how_far_it_is(
