@@ -46,6 +46,28 @@ def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
     assert read_status(config.run_dir).problem == ""
 
 
+def test_displaced_mirror_ends_and_says_why(tmp_path: Path) -> None:
+    """The process of a mirror that another volume fills ends for good, and `mirror.json` has the
+    reason.
+    """
+    settings = {
+        "run_name": "words",
+        "data_root": str(tmp_path),
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror"},
+        "dataset": {"file": "text"},
+    }
+    config = RunConfig.from_mapping(settings)
+    write_checkpoint(config.run_dir / "checkpoints", 10)
+    assert run_mirror(config) == ExitCode.DONE
+    other = Volume(tmp_path / "other", f"file://{tmp_path}/mirror")
+    write_checkpoint(other.root, 20)
+    other.push()
+    write_checkpoint(config.run_dir / "checkpoints", 30)
+    with pytest.raises(FatalError, match="another volume"):
+        run_mirror(config)
+    assert "another volume" in read_status(config.run_dir).problem
+
+
 def test_end_does_not_depend_on_a_readable_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
