@@ -56,6 +56,7 @@ def run_mirror(config: RunConfig) -> ExitCode:
                 return ExitCode.DONE
             pause = _POLL_SECONDS
         except FatalError as error:
+            pusher.status.copying_step = None  # it need not stay on the volume any more
             with suppress(OSError):
                 pusher.note_problem(str(error))
             raise
