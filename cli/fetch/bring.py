@@ -30,7 +30,12 @@ from cli.fetch.wanted import (
 )
 from infra.command_line import Say
 from infra.kube.errors import TaskError
+from infra.kube.say import first_of
 
+NO_LINKS = (
+    "not copied, because these are links: {}. What they lead to is copied if it is in the run's "
+    "folder"
+)
 MOST_TRIES = 6  # without a limit, a run that removes checkpoints too fast would be tried for ever
 
 
@@ -111,6 +116,8 @@ class Bringer:
         begin = time.monotonic()
         for _ in range(MOST_TRIES):
             run = self._contents()
+            if run.links:
+                self._say_once([NO_LINKS.format(first_of(run.links, 3))])
             where = self._source.where
             checkpoint, notes = choose(run.checkpoints, self._choice, self._refused, where)
             self._say_once(notes)

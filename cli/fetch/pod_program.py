@@ -55,7 +55,13 @@ def contents(run: Path) -> dict[str, object]:
         names = sorted(path.name for path in run.parent.glob("[!.]*") if path.is_dir())
         return {"found": False, "runs": names}
     checkpoints = [checkpoint(run / CHECKPOINTS / name) for name in steps(run / CHECKPOINTS)]
-    found: dict[str, object] = {"found": True, "files": files(run), "checkpoints": checkpoints}
+    links: list[list[str]] = []
+    found: dict[str, object] = {
+        "found": True,
+        "files": files(run, links),
+        "links": links,
+        "checkpoints": checkpoints,
+    }
     return found if run.is_dir() else contents(run)  # the run may have been deleted meanwhile
 
 
@@ -119,10 +125,11 @@ def problem(directory: Path, read: bool) -> str:
     return ""
 
 
-def files(run: Path) -> list[dict[str, object]]:
+def files(run: Path, links: list[list[str]] | None = None) -> list[dict[str, object]]:
     """List the run's files outside of its checkpoints, with their sizes and sha256.
 
     The size leaves out an incomplete line or record at the end of a file that is being written.
+    Links are not followed. The name of each, and what it leads to, are added to `links`.
     """
     found: list[dict[str, object]] = []
     for folder, folders, names in os.walk(run):
@@ -131,12 +138,16 @@ def files(run: Path) -> list[dict[str, object]]:
             names = [name for name in names if name not in LEFT_OUT]
         is_of_program = Path(folder).relative_to(run).parts[:1] == (PROGRAM,)
         folders[:] = sorted(n for n in folders if is_of_program or not n.startswith("."))
-        for name in sorted(names):
+        linked = [name for name in folders if (Path(folder) / name).is_symlink()]
+        for name in sorted([*names, *linked]):
             path = Path(folder) / name
             if not is_of_program and (name.startswith(".") or ".partial-" in name):
                 continue
             try:
-                if stat.S_ISREG(path.lstat().st_mode):
+                mode = path.lstat().st_mode
+                if stat.S_ISLNK(mode) and links is not None:
+                    links.append([str(path.relative_to(run)), str(path.readlink())])
+                if stat.S_ISREG(mode):
                     size = whole_bytes(path)
                     sha256 = digest(path, size)
                     where = str(path.relative_to(run))

@@ -51,10 +51,14 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """What a run has at the source: its files, and its checkpoints with the newest first."""
+    """What a run has at the source: its files, and its checkpoints with the newest first.
+
+    `links` describes what is not copied because it is a link, in a text for each.
+    """
 
     files: tuple[Wanted, ...]
     checkpoints: tuple[Checkpoint, ...]
+    links: tuple[str, ...] = ()
 
 
 def parse_choice(text: str) -> str:
@@ -94,6 +98,7 @@ def parse_contents(given: Mapping[str, Any], run: str, where: str = VOLUME) -> F
     return FoundRun(
         tuple(Wanted(**each) for each in given["files"]),
         tuple(_checked(Checkpoint(**each)) for each in given["checkpoints"]),
+        tuple(f"{printable(name)} (to {printable(aim)})" for name, aim in given.get("links", ())),
     )
 
 

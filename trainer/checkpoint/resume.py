@@ -232,7 +232,9 @@ def _misfit(config: RunConfig, root: Path, step: int, wanted: Wanted) -> str | N
             )
         if missing := _STATE_KEYS - state.keys():
             return f"{store.STATE_FILE} lacks {', '.join(sorted(missing))}"
-        check_identity(state["identity"], config, store.directory_of(root, step).name)
+        has_same_tokens = state["data_sha256"] == wanted.data_sha256
+        where = store.directory_of(root, step).name
+        check_identity(state["identity"], config, where, has_same_tokens=has_same_tokens)
     except (ValueError, TypeError, AttributeError) as error:
         return f"{store.STATE_FILE} is damaged: {error!r}"
     try:
@@ -240,7 +242,7 @@ def _misfit(config: RunConfig, root: Path, step: int, wanted: Wanted) -> str | N
     except ValueError as error:
         return f"{store.LAYOUT_FILE}: {error}"
     reason = _other_tensors(root, step, layout, wanted.shapes)
-    if state["data_sha256"] == wanted.data_sha256:
+    if has_same_tokens:
         return reason
     if reason is not None:
         return (
@@ -249,7 +251,9 @@ def _misfit(config: RunConfig, root: Path, step: int, wanted: Wanted) -> str | N
         )
     raise FatalError(
         f"dataset {config.dataset.name} has changed since run {config.run_name!r} was started "
-        "(other training tokens); put it back or choose another run_name"
+        "(other training tokens). Put it back, or prepare it again under another name, which is "
+        "dataset.name, or datasetName of a stack. To train with the new tokens, choose another "
+        "run_name"
     )
 
 

@@ -36,12 +36,17 @@ def with_defaults(saved: Mapping[str, Any]) -> dict[str, Any]:
     return {**{k: v for k, v in defaults.items() if k.startswith("model.")}, **saved}
 
 
-def check_identity(saved: Mapping[str, Any], config: RunConfig, where: str) -> None:
+def check_identity(
+    saved: Mapping[str, Any], config: RunConfig, where: str, *, has_same_tokens: bool = False
+) -> None:
     """Raise a FatalError that names every setting in which `config` differs from `saved`.
 
     A tokenizer.json may have another path. The checksum of the tokens shows whether it is the same.
+    If `has_same_tokens`, the data set may have another name.
     """
     wanted, saved = identity(config), with_defaults(saved)
+    if has_same_tokens:
+        wanted["dataset.name"] = saved.get("dataset.name")
     tokenizers = [str(values.get("dataset.tokenizer")) for values in (wanted, saved)]
     if all(tokenizer.endswith(".json") for tokenizer in tokenizers):
         wanted["dataset.tokenizer"] = saved["dataset.tokenizer"]

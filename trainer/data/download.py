@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import ssl
 import urllib.error
 import urllib.request
@@ -16,13 +17,24 @@ from typing import Any
 
 from trainer.checkpoint.durable import fsync_directory, write_json
 from trainer.config import SourceUrl
+from trainer.data.long_work import LongWork
 from trainer.launch.exit_codes import FatalError, RetryableError
 
 ATTEMPTS = 5
 _SOCKET_TIMEOUT_SECONDS = 30
+_LONGEST_PAUSE_SECONDS = 300
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_REFUSALS = {401, 403}
 _NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 _BLOCK_BYTES = 2**20
+
+
+class _BusyError(RetryableError):
+    """The server is busy, and asks to wait for some seconds (the header Retry-After)."""
+
+    def __init__(self, text: str, seconds: int) -> None:
+        super().__init__(text)
+        self.seconds = seconds
 
 
 def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float], None]) -> str:
@@ -62,8 +74,10 @@ def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float
                 if not _resumable_bytes(part):
                     _forget(part)
                 raise RetryableError(f"{error} ({ATTEMPTS} attempts)") from error
-            print(f"{error}; trying again in {2 ** (failures - 1)} s", flush=True)
-            sleep(2 ** (failures - 1))
+            asked_for = error.seconds if isinstance(error, _BusyError) else 0
+            pause = max(2 ** (failures - 1), asked_for)
+            print(f"{error}; trying again in {pause} s", flush=True)
+            sleep(pause)
     try:
         check_content(source, part.stat().st_size, digest, setting)
     except FatalError:
@@ -120,8 +134,14 @@ def _fetch(url: str, part: Path, setting: str) -> str:
             raise RetryableError(
                 f"{setting}: {url} has no bytes after {there}; starting again"
             ) from error
-        kind = RetryableError if error.code in _TRANSIENT_STATUS else FatalError
-        raise kind(f"{setting}: {url} answered {error.code} {error.reason}, not 200") from error
+        text = f"{setting}: {url} answered {error.code} {error.reason}, not 200"
+        if error.code in _REFUSALS:
+            text += ". If this address is signed, its time may be over: set a new one"
+        if error.code not in _TRANSIENT_STATUS:
+            raise FatalError(text) from error
+        asked_for = error.headers.get("Retry-After", "")
+        seconds = int(asked_for) if re.fullmatch("[0-9]{1,9}", asked_for) else 0
+        raise _BusyError(text, min(seconds, _LONGEST_PAUSE_SECONDS)) from error
     except urllib.error.URLError as error:
         raise RetryableError(f"{setting}: {url} not reached: {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
@@ -140,6 +160,8 @@ def _receive(response: Any, part: Path, there: int, setting: str, url: str) -> s
     """Append the body to the first `there` bytes of `part`, and return the sha256 of the file."""
     digest = _digest(part, there)
     expected = response.headers.get("Content-Length")
+    of_all = "" if expected is None else f" of {there + int(expected):,}"
+    work = LongWork()
     with part.open("r+b" if part.exists() else "wb") as file:
         file.truncate(there)
         file.seek(there)
@@ -148,6 +170,8 @@ def _receive(response: Any, part: Path, there: int, setting: str, url: str) -> s
             file.write(block)
             digest.update(block)
             size += len(block)
+            if work.is_line_due():
+                print(f"{size:,}{of_all} bytes of {url} are here", flush=True)
         file.flush()
         os.fsync(file.fileno())
     if expected is not None and size < there + int(expected):

@@ -168,7 +168,7 @@ def _of_lines(batch: Batch, field: str) -> Iterator[Passage]:
         where = f"{batch.source.path}, line {number}"
         try:
             value: object = json.loads(line)
-        except ValueError as error:  # UnicodeDecodeError is a ValueError too.
+        except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError.
             raise FatalError(f"{where}: is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise FatalError(f"{where}: holds {type(value).__name__}, not an object with fields")

@@ -65,6 +65,10 @@ class JsonTokenizer:
                 f"dataset.tokenizer: {path} is no tokenizer.json of the library `tokenizers`: "
                 f"{error}"
             ) from error
+        # The file may limit or fill up each text, which is for the batches of a fine-tuning. A
+        # document would lose its end here, without a word.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
         names = _USUAL_NAMES if end_of_text is None else (end_of_text,)
         known = [name for name in names if tokenizer.token_to_id(name) is not None]
         if not known:

@@ -24,9 +24,16 @@ from trainer.data.batches import FAILS_FOR_A_WHILE, Batch, Place, read_batches
 from trainer.data.dataset import META_FILE, read_meta
 from trainer.data.download import check_content, download, sha256_of_file
 from trainer.data.encode import Encoded, Encoder, characters_of
+from trainer.data.long_work import LongWork
 from trainer.data.pool import ordered_map
 from trainer.data.request import addresses, is_prepared, request_of, what_differs
-from trainer.data.sources import Source, downloaded_sources, file_name_of, local_sources
+from trainer.data.sources import (
+    Source,
+    downloaded_sources,
+    file_name_of,
+    format_of,
+    local_sources,
+)
 from trainer.data.split import Cut, find_cut, is_one_text, write_split
 from trainer.data.stream import Progress, TokenStream, read_progress
 from trainer.data.tokenizer import CharTokenizer, Tokenizer, token_dtype, tokenizer_from_json
@@ -38,13 +45,13 @@ from trainer.data.work_folder import (
     remove_leftovers,
     work_folder,
 )
+from trainer.data.wrong_file import refuse_wrong_file
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.cores import available_cores
 from trainer.run_folder import TOKENIZER_FILE
 
 # Tokenising less text than this takes less time than the start of another process.
 _BYTES_FOR_A_WORKER = 2**24
-_SECONDS_BETWEEN_LINES = 30.0
 
 
 def prepare(
@@ -137,9 +144,14 @@ def _fetch(folder: Path, dataset: DatasetConfig, sleep: Callable[[float], None])
         return sources
     files: list[tuple[str, Path, str]] = []
     for source, setting in wanted:
-        key = hashlib.sha256(f"{source.url} {source.sha256}".encode()).hexdigest()[:12]
-        path = folder / DOWNLOADS / f"{key}-{file_name_of(source.url)}"
-        files.append((source.url, path, download(source, path, setting, sleep)))
+        # A signed address changes while its file stays the same, so the checksum comes first.
+        key = hashlib.sha256((source.sha256 or source.url).encode()).hexdigest()[:12]
+        name = file_name_of(source.url)
+        path = folder / DOWNLOADS / f"{key}-{name}"
+        sha256 = download(source, path, setting, sleep)
+        if source.sha256 is None:
+            refuse_wrong_file(source.url, path, format_of(dataset, name), sha256, setting)
+        files.append((source.url, path, sha256))
     return downloaded_sources(dataset, files)
 
 
@@ -167,9 +179,13 @@ def _tokenizer(
     known = folder / "characters.txt"
     if not known.exists():
         seen = np.zeros(0x110000, np.bool_)
-        batches = _batches(sources, Progress(), dataset)
-        for _, found in ordered_map(_make_survey, (dataset,), batches, workers):
+        batches, work, read = _batches(sources, Progress(), dataset), LongWork(), 0
+        for batch, found in ordered_map(_make_survey, (dataset,), batches, workers):
             seen[found] = True
+            read += batch.is_last
+            if work.is_line_due():
+                file = f"file {min(read + 1, len(sources))} of {len(sources)}"
+                print(f"{file}: its characters are read", flush=True)
         points = np.flatnonzero(seen).astype("<u4")
         unfinished = known.with_suffix(".tmp")
         unfinished.write_bytes(points.tobytes())
@@ -192,7 +208,7 @@ def _tokenise(
     stream = TokenStream(folder, token_dtype(tokenizer.vocab_size).itemsize)
     arguments = (tokenizer.to_json(), dataset, not is_one_text(dataset, sources))
     batches = _batches(sources, progress, dataset)
-    spoke_at = time.monotonic()
+    work = LongWork()
     try:
         for batch, encoded in ordered_map(_make_encoder, arguments, batches, workers):
             if batch.source.is_validation:
@@ -200,10 +216,9 @@ def _tokenise(
             file = stream.progress.source + batch.is_last
             place = Place() if batch.is_last else batch.next
             stream.append(encoded, source=file, offset=place.offset, number=place.number)
-            if time.monotonic() - spoke_at > _SECONDS_BETWEEN_LINES:
-                spoke_at = time.monotonic()
+            if work.is_line_due():
                 print(
-                    f"file {stream.progress.source + 1} of {len(sources)}: "
+                    f"file {min(file + 1, len(sources))} of {len(sources)}: "
                     f"{stream.progress.tokens:,} tokens so far, by {workers} process(es)",
                     flush=True,
                 )

@@ -76,7 +76,7 @@ def local_sources(dataset: DatasetConfig) -> list[Source]:
     if not path.exists():
         raise FatalError(f"dataset.file: {dataset.file!r} cannot be read: there is no such file")
     if not path.is_dir():
-        return [Source(path, _format_of(dataset, path.name))]
+        return [Source(path, format_of(dataset, path.name))]
     if dataset.sha256 or dataset.size_bytes:
         raise FatalError(
             f"dataset.sha256: it is the checksum of one file, and dataset.file {dataset.file!r} is "
@@ -93,13 +93,14 @@ def downloaded_sources(dataset: DatasetConfig, files: list[tuple[str, Path, str]
     """Make the sources of downloaded files, from the address, path and sha256 of each."""
     return _in_order(
         [
-            Source(path, _format_of(dataset, file_name_of(url)), sha256=sha256)
+            Source(path, format_of(dataset, file_name_of(url)), sha256=sha256)
             for url, path, sha256 in files
         ]
     )
 
 
-def _format_of(dataset: DatasetConfig, name: str) -> Format:
+def format_of(dataset: DatasetConfig, name: str) -> Format:
+    """Return the format of the file with this name, by the settings or else by its ending."""
     if dataset.format != "auto":
         return cast(Format, dataset.format)
     return format_by_name(name) or "text"

@@ -2,6 +2,7 @@
 
     <mirror>/<run_name>/run.yaml, metrics.jsonl                as they were at the newest copy
     <mirror>/<run_name>/tokenizer.json                         only if the data set has one
+    <mirror>/<run_name>/volume.json                            which volume fills it (owner.py)
     <mirror>/<run_name>/checkpoints/step-00000100/             the same files as on the volume
 
 A checkpoint without a manifest does not count as a checkpoint.
@@ -15,6 +16,8 @@ from trainer.run_folder import METRICS_FILE, TOKENIZER_FILE
 
 RESULTS = ("run.yaml", METRICS_FILE, TOKENIZER_FILE)
 """The files beside the checkpoints that are copied to the mirror too."""
+
+OWNER_FILE = "volume.json"
 
 
 def run_url(mirror: str, run_name: str) -> str:

@@ -28,7 +28,8 @@ def run_mirror(config: RunConfig) -> ExitCode:
     finish, the entrypoint kills it (trainer/launch/mirror.py).
 
     Raises:
-        FatalError: no installed library reaches the mirror. The run's mirror.json says so too.
+        FatalError: no installed library reaches the mirror, or another volume fills it. The run's
+            mirror.json says so too.
     """
     finish = threading.Event()
     if started_by_entrypoint():
@@ -54,6 +55,11 @@ def run_mirror(config: RunConfig) -> ExitCode:
             if is_finishing:
                 return ExitCode.DONE
             pause = _POLL_SECONDS
+        except FatalError as error:
+            pusher.status.copying_step = None  # it need not stay on the volume any more
+            with suppress(OSError):
+                pusher.note_problem(str(error))
+            raise
         except (StoreError, OSError) as error:  # an error of the store, or of the volume
             if not failures:
                 _say(f"warning: {error}; training goes on, and the copy is tried again")

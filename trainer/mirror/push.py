@@ -18,8 +18,9 @@ from typing import cast
 from trainer.checkpoint import retention, store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
 from trainer.mirror.contents import RESULTS, remote_manifests, run_url
+from trainer.mirror.owner import own
 from trainer.mirror.plan import next_to_copy, too_many
-from trainer.mirror.remote_folder import DamagedError, RemoteFolder
+from trainer.mirror.remote_folder import DamagedError, RemoteFolder, StoreError, is_refusal
 from trainer.mirror.status import MirrorStatus, read_status, write_status
 from trainer.run_folder import CHECKPOINTS_DIR
 
@@ -61,7 +62,7 @@ class Pusher:
         self._results_are_due = False
         self.status = read_status(run_dir)
         if self.status.url != mirror.url:
-            self.status = MirrorStatus(url=mirror.url)
+            self.status = MirrorStatus(mirror.url, owner=self.status.owner)
 
     def push_next(self) -> bool:
         """Copy one checkpoint if the mirror lacks one; return whether there was one to copy.
@@ -70,13 +71,14 @@ class Pusher:
 
         Raises:
             StoreError: the store failed; another call goes on where this one stopped.
+            FatalError: another volume fills this mirror now.
         """
         if self._remote is None:
-            if left := self._results.abort_unfinished():
-                self._say(f"{left} unfinished upload(s) of an earlier start were removed")
-            self._remote = remote_manifests(self._mirror)
+            manifests = remote_manifests(self._mirror)
+            self._abort_unfinished()
+            self._remote = manifests
             # An earlier process may have been killed before it copied them.
-            self._results_are_due = bool(self._remote)
+            self._results_are_due = bool(self._remote and self.status.owner)
         if self._results_are_due:
             self._copy_results()
         local = self._local_manifests()
@@ -85,6 +87,7 @@ class Pusher:
         if step is None:
             self._note(newest_step=max(self._remote, default=None))
             return False
+        self._own()
         try:
             self._copy(step, local[step])
         except ChangedError as changed:
@@ -98,6 +101,30 @@ class Pusher:
         self._remove_leftovers(max(local))
         self._note(newest_step=max(self._remote))
         return True
+
+    def _own(self) -> None:
+        """Make sure that this volume fills the mirror, and no other. It keeps its name for ever."""
+        known = self.status.owner or read_status(self._run_dir).owner
+        self.status.owner = own(self._results, known)
+        if not known:
+            write_status(self._run_dir, self.status)
+
+    def _abort_unfinished(self) -> None:
+        """Remove the unfinished uploads of earlier starts, if the store and the rights allow it.
+
+        Copies do not need that, so a refusal does not hold them up.
+        """
+        try:
+            if left := self._results.abort_unfinished():
+                self._say(f"{left} unfinished upload(s) of an earlier start were removed")
+        except StoreError as error:
+            if not is_refusal(error):
+                raise
+            self._say(
+                f"warning: unfinished uploads of earlier starts stay in the store: {error}. Give "
+                "the credentials the rights s3:ListBucketMultipartUploads and "
+                "s3:AbortMultipartUpload, or let a rule of the bucket remove such uploads"
+            )
 
     def _local_manifests(self) -> dict[int, bytes]:
         manifests: dict[int, bytes] = {}
@@ -150,6 +177,7 @@ class Pusher:
 
         The metrics contain those of the copied checkpoint, because they are written before it.
         """
+        self._own()
         for name in RESULTS:
             try:
                 self._results.copy_in(self._run_dir / name, name)
@@ -195,7 +223,7 @@ class Pusher:
 
     def _note(self, newest_step: int | None) -> None:
         """Write the status if it has changed."""
-        status = MirrorStatus(url=self._mirror.url, newest_step=newest_step)
+        status = MirrorStatus(self._mirror.url, newest_step, owner=self.status.owner)
         if status != read_status(self._run_dir):
             write_status(self._run_dir, status)
         self.status = status

@@ -10,6 +10,7 @@ AWS_ENDPOINT_URL, AWS_REGION.
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import os
 import time
@@ -34,6 +35,12 @@ _S3_OPTIONS = {
 }
 
 
+def _s3_options() -> dict[str, Any]:
+    """Return the options of s3fs. Its library knows AWS_DEFAULT_REGION only, and not AWS_REGION."""
+    region = os.environ.get("AWS_REGION")
+    return {**_S3_OPTIONS, **({"client_kwargs": {"region_name": region}} if region else {})}
+
+
 class StoreError(Exception):
     """The store has failed; a later try may succeed."""
 
@@ -56,11 +63,9 @@ class RemoteFolder:
         self.url = url.rstrip("/")
         self._pace = bytes_per_second
         protocol = url.partition("://")[0]
-        options = _S3_OPTIONS if protocol in ("s3", "s3a") else {}
+        options = _s3_options() if protocol in ("s3", "s3a") else {}
         try:
-            filesystem, root = fsspec.core.url_to_fs(
-                self.url, skip_instance_cache=True, **cast(dict[str, Any], options)
-            )
+            filesystem, root = fsspec.core.url_to_fs(self.url, skip_instance_cache=True, **options)
         except (ImportError, ValueError) as error:
             raise FatalError(
                 f"checkpoint.mirror: {url!r} cannot be used: {error}. Use s3://bucket/prefix, or "
@@ -292,6 +297,14 @@ class RemoteFolder:
             where = f"{self.url}/{name}" if name else self.url
             text = str(error) or "no further words"
             raise StoreError(f"{where}: {type(error).__name__}: {text}") from error
+
+
+def is_refusal(error: StoreError) -> bool:
+    """Whether the store has answered that it does not allow the request, or cannot do it."""
+    cause = error.__cause__
+    return isinstance(cause, PermissionError) or (
+        isinstance(cause, OSError) and cause.errno == errno.ENOSYS
+    )
 
 
 def _is_checksum_error(error: Exception) -> bool:

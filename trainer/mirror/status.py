@@ -29,6 +29,7 @@ class MirrorStatus:
             start of the process does not copy them again.
         copied_manifest_sha256: The sha256 of that checkpoint's manifest, which differs for another
             save of the same step.
+        owner: The name of this volume in the mirror; empty before its first copy (owner.py).
         problem: Why the mirror cannot go on; empty if it can.
         problem_since: When the problem began, in seconds since 1970.
     """
@@ -38,6 +39,7 @@ class MirrorStatus:
     copying_step: int | None = None
     copied_files: list[str] = field(default_factory=list[str])
     copied_manifest_sha256: str = ""
+    owner: str = ""
     problem: str = ""
     problem_since: float | None = None
 

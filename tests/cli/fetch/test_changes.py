@@ -197,9 +197,9 @@ def test_run_deleted_while_it_is_looked_at_is_not_there(
     make_run(tmp_path / "other")
     found = getattr(pod_program, moment)
 
-    def delete_first(path: Path) -> object:
+    def delete_first(path: Path, *others: object) -> object:
         shutil.rmtree(run, ignore_errors=True)
-        return found(path)
+        return found(path, *others)
 
     monkeypatch.setattr(pod_program, moment, delete_first)
     assert pod_program.contents(run) == {"found": False, "runs": ["other"]}

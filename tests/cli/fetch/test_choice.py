@@ -173,3 +173,25 @@ def test_folder_of_an_own_program_comes_whole_with_its_hidden_files(
     assert brought == saved
     assert (tmp_path / "here" / "metrics.jsonl").exists()
     assert not (tmp_path / "here" / ".hidden").exists()
+
+
+def test_links_left_out_are_named_with_their_aims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Links to files and folders are not copied, and a line names them with what they lead to. A
+    user who was told that all is here might delete the run, and with it the only way to the rest.
+    """
+    run = make_run(tmp_path / "demo")
+    (run / "program").mkdir()
+    (run / "program" / "last.ckpt").symlink_to("/data/shared/last.ckpt")
+    (run / "program" / "newest").symlink_to("step-9")
+    (run / "elsewhere\x1b").symlink_to(tmp_path)
+    (run / ".hidden").symlink_to(tmp_path)
+    said = list[str]()
+    fetch(monkeypatch, LocalPod(), run, tmp_path / "here", "none", said.append)
+    [line] = [line for line in said if "link" in line]
+    assert "program/last.ckpt (to /data/shared/last.ckpt)" in line
+    assert "program/newest (to step-9)" in line
+    assert ".hidden" not in line
+    assert "\x1b" not in line
+    assert not (tmp_path / "here" / "program").exists()

@@ -343,6 +343,24 @@ def test_all_shapes_must_fit(lab: Lab) -> None:
     lock.release()
 
 
+def test_same_tokens_may_have_another_name(lab: Lab) -> None:
+    """A run continues with the same tokens under another name of the data set. Otherwise a run
+    whose data set another stack has replaced under its name could not get it back beside that one.
+    """
+    run = trained(lab)
+    text = lab.root / "other.txt"
+    text.write_text(text_of_words()[::-1])
+    prepare(lab.config(dataset__file=str(text)))  # another stack, with the same name
+    with pytest.raises(FatalError, match=r"words has changed since run .* dataset\.name"):
+        run_here(longer(lab))
+    again = longer(lab, dataset__name="words-again")
+    prepare(again)
+    run_here(again)
+    assert store.all_steps(checkpoints(run))[0] == 12
+    with pytest.raises(FatalError, match=r"dataset\.name: 'words' now, 'words-again' in step-"):
+        run_here(lab.config(train__max_steps=16, train__decay_steps=20, dataset__file=str(text)))
+
+
 def test_another_run_is_refused_before_its_model_is_made(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:

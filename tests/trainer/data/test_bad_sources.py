@@ -21,6 +21,7 @@ from trainer.launch.exit_codes import FatalError
 
 # Without its time, which would make other names of tests in each worker of xdist.
 CUT_OFF = gzip.compress(b'{"text": "x"}\n', mtime=0)[:-4]
+NESTED = b'{"text": "x"}\n' + b"[" * 100_000 + b"\n"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ CUT_OFF = gzip.compress(b'{"text": "x"}\n', mtime=0)[:-4]
         ),
         ("a.jsonl", b'{"text": "x"}\n{"text": 5}\n', r"line 2: the field 'text' holds int, not t"),
         ("a.jsonl", b'{"text": "x"}\n[1]\n', r"line 2: holds list, not an object"),
+        pytest.param("a.jsonl", NESTED, r"line 2: is not JSON", id="nested"),
         ("a.jsonl.gz", CUT_OFF, r"a.jsonl.gz: cannot be read"),
         ("a.jsonl.gz", b"no gzip", r"a.jsonl.gz: cannot be read"),
         ("a.jsonl.zst", b"no zstd file", r"a.jsonl.zst: cannot be read"),

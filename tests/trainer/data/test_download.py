@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import http.client
 import http.server
@@ -13,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from trainer.config import RunConfig
-from trainer.data import download
+from trainer.data import download, long_work
 from trainer.data.dataset import open_dataset
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import FatalError
@@ -38,12 +41,20 @@ class Server:
     etag: str | None = '"one"'
     offers_ranges: bool = True
     files: dict[str, bytes] = field(default_factory=lambda: dict(FILES))
+    refused: str = ""
+    busy: list[str] = field(default_factory=list[str])
     asked: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
     sent_bytes: int = 0
 
     def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        if self.busy:
+            handler.send_response(429)
+            handler.send_header("Retry-After", self.busy.pop(0))
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
         if handler.path not in self.files:
-            handler.send_error(404)
+            handler.send_error(403 if handler.path == self.refused else 404)
             return
         body, asked = self.files[handler.path], handler.headers.get("Range")
         self.asked.append((handler.path, asked))
@@ -158,6 +169,36 @@ def test_lost_network_in_body_is_retried(
     assert open_dataset(run.dataset_dir).train.size
 
 
+def test_busy_server_is_waited_for_as_it_asks(tmp_path: Path, server: Server) -> None:
+    """A server that is busy is asked again after the seconds that it names, but within 5 minutes.
+    Otherwise all attempts would be over before it answers. A date or a word counts for nothing.
+    """
+    server.busy = ["40", "7200", "Thu, 01 Jan 2026 00:00:00 GMT"]
+    waited = list[float]()
+    prepare(config(tmp_path, server), sleep=waited.append)
+    assert waited == [40, 300, 4]
+
+
+def test_long_download_says_how_far_it_is(
+    tmp_path: Path,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A download, and the reading of all characters after it, print how far they are. `pulumi up`
+    shows the last line, and a file of some hundred GB would look as if it hangs.
+    """
+    monkeypatch.setattr(long_work, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(download, "_BLOCK_BYTES", 50_000)
+    server.break_after_bytes = 60_000
+    prepare(config(tmp_path, server), sleep=no_pause)
+    said, size = capsys.readouterr().out, len(FILES["/part-0.txt"])
+    assert f"50,000 of {size:,} bytes of {server.address}/part-0.txt are here" in said
+    assert f"{size:,} of {size:,} bytes of {server.address}/part-0.txt are here" in said
+    assert "file 3 of 3: its characters are read" in said
+    assert "file 3 of 3: " in said.rpartition("its characters are read")[2]  # the tokens
+
+
 def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
     """A start after an interrupted download downloads only the missing bytes."""
     server.break_after_bytes = 40_000
@@ -171,6 +212,32 @@ def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> 
     server.break_after_bytes = None
     prepare(config(tmp_path, server))
     assert server.sent_bytes == sum(map(len, FILES.values()))
+
+
+def test_new_signed_address_goes_on_with_rest(tmp_path: Path, server: Server) -> None:
+    """A signed address whose time is over is named as one. A new address of the same checksum only
+    brings the missing bytes, because the content is the same.
+    """
+    body = FILES["/part-2.txt"]
+    server.files, server.break_after_bytes = {"/part-2.txt?signature=one": body}, 40_000
+
+    def expire(seconds: float) -> None:
+        server.files, server.refused = {}, "/part-2.txt?signature=one"
+
+    dataset = {"name": "d", "sha256": hashlib.sha256(body).hexdigest()}
+
+    def run(signature: str) -> RunConfig:
+        url = f"{server.address}/part-2.txt?signature={signature}"
+        return RunConfig.from_mapping(
+            {"data_root": str(tmp_path), "dataset": dataset | {"url": url}}
+        )
+
+    with pytest.raises(FatalError, match=r"answered 403 .* signed.* new one"):
+        prepare(run("one"), sleep=expire)
+    server.files, server.break_after_bytes = {"/part-2.txt?signature=two": body}, None
+    prepare(run("two"))
+    assert server.asked[-1] == ("/part-2.txt?signature=two", "bytes=40000-")
+    assert server.sent_bytes == len(body)
 
 
 def test_another_version_is_not_glued_to_the_first(tmp_path: Path, server: Server) -> None:
@@ -242,3 +309,46 @@ def test_a_wrong_file_is_named_and_the_others_stay(tmp_path: Path, server: Serve
 def test_a_missing_file_is_named(tmp_path: Path, server: Server) -> None:
     with pytest.raises(FatalError, match=r"dataset.files\[2\].url: .*/part-9.txt answered 404"):
         prepare(config(tmp_path, server, url=f"{server.address}/part-9.txt"))
+
+
+PAGE = b"\n <!DOCTYPE html><html><body>Please log in</body></html>"
+
+
+def parquet_file(folder: Path) -> bytes:
+    """Return the content of a parquet file with documents."""
+    table = pyarrow.table({"text": ["to be or not to be"] * 9})
+    pyarrow.parquet.write_table(table, folder / "table")
+    return (folder / "table").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "half.parquet", "a.txt", "a.jsonl", "a.txt.gz"])
+def test_page_instead_of_file_is_not_kept(tmp_path: Path, server: Server, name: str) -> None:
+    """A page of a proxy or a part of a table, which came instead of a file without a checksum, is
+    named and removed. Otherwise each later start would fail by it, or a run would learn the page.
+    """
+    right = {
+        ".parquet": parquet_file(tmp_path),
+        ".txt": b"to be or not to be " * 9,
+        ".jsonl": b'{"text": "to be or not to be"}\n' * 9,
+        ".gz": gzip.compress(b"to be or not to be " * 9, mtime=0),
+    }[Path(name).suffix]
+    server.files = {f"/{name}": right[:-4] if name.startswith("half") else PAGE}
+    dataset = {"name": "d", "files": [{"url": f"{server.address}/{name}"}]}
+    run = RunConfig.from_mapping({"data_root": str(tmp_path), "dataset": dataset})
+    with pytest.raises(FatalError, match=r"dataset.files\[0\].url: .* is no .* removed"):
+        prepare(run)
+    server.files = {f"/{name}": right}
+    prepare(run)
+    assert open_dataset(run.dataset_dir).train.size
+
+
+@pytest.mark.parametrize("kind", ["name", "checksum"])
+def test_pages_are_data_if_asked_for(tmp_path: Path, server: Server, kind: str) -> None:
+    """A page can be a data set if its name says that it is one, or if its checksum is set."""
+    name = "page.html" if kind == "name" else "page"
+    server.files = {f"/{name}": PAGE * 9}
+    sha256 = hashlib.sha256(PAGE * 9).hexdigest() if kind == "checksum" else None
+    dataset = {"name": "d", "url": f"{server.address}/{name}", "sha256": sha256}
+    run = RunConfig.from_mapping({"data_root": str(tmp_path), "dataset": dataset})
+    prepare(run)
+    assert open_dataset(run.dataset_dir).train.size

@@ -25,6 +25,22 @@ def test_any_tokenizer_json_can_be_used(tmp_path: Path, tokenizer_file: Path) ->
     assert open_dataset(tmp_path / "data/datasets/d").tokenizer.encode("word").tolist()
 
 
+def test_settings_of_batches_in_tokenizers_do_not_count(
+    tmp_path: Path, tokenizer_file: Path
+) -> None:
+    """A `tokenizer.json` can hold a longest text and a filling for batches, which a fine-tuning has
+    left in it. Neither counts for a data set: each document would lose its end, and get tokens that
+    no text has.
+    """
+    library = Tokenizer.from_file(str(tokenizer_file))
+    library.enable_truncation(5)
+    library.enable_padding(length=9, pad_id=1, pad_token="?")
+    library.save(str(tokenizer_file))
+    (folder := tmp_path / "source").mkdir()
+    dataset = made(tmp_path, write_jsonl(folder), tokenizer=str(tokenizer_file))
+    assert text_of(dataset) == " ".join(" ".join([*d.split(), END]) for d in DOCUMENTS)
+
+
 def test_the_vocabulary_is_listed_once(tokenizer_file: Path) -> None:
     """The vocabulary is listed once and not for each document, because the list of 128,000 tokens
     takes a third of a second.

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -22,7 +23,7 @@ from trainer.launch.exit_codes import ExitCode, FatalError
 from trainer.launch.node_output import NodeOutput
 from trainer.mirror import process, status
 from trainer.mirror.process import run_mirror
-from trainer.mirror.status import read_status
+from trainer.mirror.status import read_status, step_being_copied, write_status
 
 
 def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
@@ -44,6 +45,30 @@ def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
     assert found.problem_since is not None
     Volume(config.run_dir, f"file://{tmp_path}/mirror").push()
     assert read_status(config.run_dir).problem == ""
+
+
+def test_displaced_mirror_ends_and_says_why(tmp_path: Path) -> None:
+    """The process of a mirror that another volume fills ends for good, and `mirror.json` has the
+    reason. A checkpoint whose copy was cut off is held on the volume no longer.
+    """
+    settings = {
+        "run_name": "words",
+        "data_root": str(tmp_path),
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror"},
+        "dataset": {"file": "text"},
+    }
+    config = RunConfig.from_mapping(settings)
+    write_checkpoint(config.run_dir / "checkpoints", 10)
+    assert run_mirror(config) == ExitCode.DONE
+    other = Volume(tmp_path / "other", f"file://{tmp_path}/mirror")
+    write_checkpoint(other.root, 20)
+    other.push()
+    write_checkpoint(config.run_dir / "checkpoints", 30)
+    write_status(config.run_dir, replace(read_status(config.run_dir), copying_step=30))
+    with pytest.raises(FatalError, match="another volume"):
+        run_mirror(config)
+    assert "another volume" in read_status(config.run_dir).problem
+    assert step_being_copied(config.run_dir) is None
 
 
 def test_end_does_not_depend_on_a_readable_status(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import s3fs
 
 from tests.gate import Gate
 from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
@@ -243,6 +245,31 @@ def test_copy_newer_than_the_volume_is_left_alone(volume: Volume, remote: Path) 
     assert sorted(remote_manifests(volume.mirror)) == [30, 40, 50]
 
 
+def test_volume_that_was_displaced_copies_nothing(
+    volume: Volume, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new volume may fill the mirror of a lost one. If the lost one comes back, or if both are
+    runs of one name in two clusters, the first one ends and says why. Otherwise each would remove
+    the other's copies, and none might be whole. Without the mark in the store it fills it again.
+    """
+    write_checkpoint(volume.root, 10)
+    volume.push()
+    monkeypatch.setenv("POD_NAME", "other-0")
+    other = Volume(tmp_path / "other" / "words", str(volume.config.checkpoint.mirror))
+    write_checkpoint(other.root, 20)
+    other.push()
+    write_checkpoint(volume.root, 30)
+    pusher = volume.pusher()
+    with pytest.raises(FatalError, match=r"another volume .* other-0.* run_name.*volume\.json"):
+        pusher.push_next()
+    write_checkpoint(other.root, 25)
+    other.push()
+    assert _names(remote) == ["step-00000020", "step-00000025"]
+    (remote.parent / "volume.json").unlink()
+    volume.push()
+    assert "step-00000030" in _names(remote)
+
+
 def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket: str) -> None:
     """Unfinished uploads of this run are removed, and those of other runs are not. S3 keeps the
     parts of an upload for ever, and charges for them.
@@ -256,6 +283,31 @@ def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket
     volume.push()
     left = filesystem.call_s3("list_multipart_uploads", Bucket=bucket)["Uploads"]
     assert [upload["Key"] for upload in left] == [theirs]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [PermissionError("Access Denied"), OSError(errno.ENOSYS, "not implemented")],
+    ids=["right", "store"],
+)
+def test_uploads_nobody_may_list_hold_up_nothing(
+    volume: Volume, remote: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError
+) -> None:
+    """Where the credentials may not list unfinished uploads, or the store cannot, checkpoints are
+    copied all the same, and one line says what is left in the store.
+    """
+    files = write_checkpoint(volume.root, 10)
+    call = s3fs.S3FileSystem.call_s3
+
+    def refuse(filesystem: Any, method: str, *arguments: Any, **named: Any) -> Any:
+        if method == "list_multipart_uploads":
+            raise refusal
+        return call(filesystem, method, *arguments, **named)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", refuse)
+    volume.push()
+    assert files_of(remote, 10) == files
+    assert len([line for line in volume.said if "s3:ListBucketMultipartUploads" in line]) == 1
 
 
 @pytest.mark.parametrize("fault", ["no such bucket", "wrong password", "nobody answers"])
@@ -303,6 +355,7 @@ def test_settings_and_metrics_follow_each_checkpoint(volume: Volume, remote: Pat
         "checkpoints",
         "metrics.jsonl",
         "run.yaml",
+        "volume.json",
     ]
     assert (run / "metrics.jsonl").read_text() == "1\n2\n"
 
