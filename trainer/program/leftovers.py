@@ -15,12 +15,11 @@ import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+
+from trainer.program.processes import Process, command_line, processes
 
 LIMIT_SECONDS = 10.0
 _POLL_SECONDS = 0.01
-_PROC = Path("/proc")
 _SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 
 
@@ -81,28 +80,10 @@ def command_of(pid: int) -> str:
 
     Later words may be secrets, which do not belong into the log.
     """
-    try:
-        words = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        return ""
-    return " ".join(words[:2]).strip()
+    return " ".join(command_line(pid)[:2]).strip()
 
 
-@dataclass(frozen=True)
-class _Child:
-    """A child of this process. `has_ended`: it has ended, and its exit status was not read yet."""
-
-    pid: int
-    group: int
-    has_ended: bool
-
-
-def _others(own: Collection[int]) -> list[_Child]:
+def _others(own: Collection[int]) -> list[Process]:
     """Return the children of this process that it has not started itself."""
-    found = list[_Child]()
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):  # the process has ended meanwhile
-            state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
-            if int(parent) == os.getpid() and int(folder.name) not in own:
-                found.append(_Child(int(folder.name), int(group), state == "Z"))
-    return found
+    here = os.getpid()
+    return [each for each in processes() if each.parent == here and each.pid not in own]

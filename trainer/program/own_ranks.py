@@ -15,15 +15,14 @@ import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from itertools import takewhile
-from pathlib import Path
+
+from trainer.program.processes import command_line, processes, variables
 
 NOT_OF_THE_RUN = "warning: the ranks are not those of the run: "
 """How the line about such ranks begins, by which cli/status/progress.py recognizes it."""
 LOOK_SECONDS = 10.0
 REPEAT_SECONDS = 300.0  # the warning is repeated this often, as `status` reads the last lines
-_PROC = Path("/proc")
 _LOOKS_HERE = re.compile(
     r" (--standalone|--(?:rdzv[-_]endpoint|master[-_]addr)[ =](?:localhost|127\.)\S*)(?: |$)"
 )
@@ -116,10 +115,7 @@ def _torchrun(pid: int) -> str:
 
     Words behind the name of a script are the script's own.
     """
-    try:
-        words = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        return ""
+    words = command_line(pid)
     for place, word in enumerate(words[:5]):  # it stands behind Python and its options
         if word == "torch.distributed.run" or word.rpartition("/")[2] == "torchrun":
             own = takewhile(lambda each: not each.endswith(".py"), words[place + 1 :])
@@ -130,10 +126,8 @@ def _torchrun(pid: int) -> str:
 def _children() -> dict[int, list[int]]:
     """Return the children of each process of this container."""
     found: dict[int, list[int]] = {}
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):  # the process has ended meanwhile
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            found.setdefault(int(parent), []).append(int(folder.name))
+    for process in processes():
+        found.setdefault(process.parent, []).append(process.pid)
     return found
 
 
@@ -146,12 +140,5 @@ def _with_descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[i
 
 def _rank_and_size(pid: int) -> tuple[str, str]:
     """Return RANK and WORLD_SIZE of a process; empty texts if they are not set or not readable."""
-    try:
-        lines = (_PROC / str(pid) / "environ").read_text(errors="replace").split("\0")
-    except OSError:
-        return "", ""
-    variables = dict[str, str]()
-    for line in lines:
-        name, _, value = line.partition("=")
-        variables[name] = value
-    return variables.get("RANK", ""), variables.get("WORLD_SIZE", "")
+    given = variables(pid)
+    return given.get("RANK", ""), given.get("WORLD_SIZE", "")

@@ -13,7 +13,7 @@ import pytest
 from trainer.launch.node_output import NodeOutput
 from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
-from trainer.program import leftovers
+from trainer.program import processes
 from trainer.program import ranks as module
 from trainer.program.ranks import ProgramRanks
 
@@ -43,7 +43,7 @@ def deaf(
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
     # This process is pytest's, whose other children are none of the program's.
     monkeypatch.setattr(module, "take_orphans", lambda: None)
-    monkeypatch.setattr(leftovers, "_PROC", tmp_path / "no-processes")
+    monkeypatch.setattr(processes, "_PROC", tmp_path / "no-processes")
     made = ProgramRanks(
         ["sh", "-c", DEAF],
         [{**os.environ, "RANK": "0"}],
