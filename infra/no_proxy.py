@@ -46,6 +46,15 @@ def bypasses_proxy(host: str, entries: Iterable[str]) -> bool:
     return any(address in network for network in map(_network, entries) if network)
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is an IP address, and not a name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def is_loopback(address: str) -> bool:
     """Whether an address is that of the machine itself, such as 127.0.0.1 or `localhost`."""
     try:

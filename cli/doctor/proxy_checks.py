@@ -1,11 +1,16 @@
 """Checks of the connection to the internet: the proxies, their passwords and NO_PROXY."""
 
-import ipaddress
 from urllib.parse import urlsplit
 
 from cli.check import Check, Fault, error, skip_unless, warning
 from cli.facts import Facts, NotSeenError
-from infra.no_proxy import bypasses_proxy, split_no_proxy
+from infra.no_proxy import (
+    bypasses_proxy,
+    is_address,
+    missing_entries,
+    required_entries,
+    split_no_proxy,
+)
 from infra.node.expectations import Expectations
 
 # Exit statuses of curl: https://curl.se/libcurl/c/libcurl-errors.html
@@ -93,7 +98,7 @@ def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
             f"NO_PROXY of the settings lacks {own}, this host's own address: k3s would ask the "
             "proxy for its kubelet there, and logs of pods and commands in them would fail",
             f"pulumi config set nodeAddress {own}"
-            if _is_name(expect.node_address)
+            if expect.node_address and not is_address(expect.node_address)
             else f"add {own}, or a network that it is in, to the setting noProxy",
         )
     for where, text in of_k3s.items():
@@ -107,10 +112,8 @@ def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
 
 def _missing(text: str, expect: Expectations) -> str:
     """Return what a NO_PROXY has to contain and does not; empty if it is complete."""
-    needed = [expect.node_address, expect.pod_cidr, expect.service_cidr]
-    needed += [".svc", ".cluster.local", "127.0.0.1", "localhost"]
-    given = {entry.strip() for entry in text.split(",")}
-    return ", ".join(entry for entry in needed if entry and entry not in given)
+    needed = required_entries(expect.node_address, expect.pod_cidr, expect.service_cidr)
+    return ", ".join(filter(None, missing_entries(split_no_proxy(text), needed)))
 
 
 def _own_address_by_proxy(facts: Facts, expect: Expectations) -> str:
@@ -122,14 +125,6 @@ def _own_address_by_proxy(facts: Facts, expect: Expectations) -> str:
     if not (expect.provision and expect.no_proxy and expect.proxy_scope == "all" and own):
         return ""
     return "" if bypasses_proxy(own, split_no_proxy(expect.no_proxy)) else own
-
-
-def _is_name(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return bool(text)
-    return False
 
 
 def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:

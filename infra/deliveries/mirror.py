@@ -7,7 +7,6 @@ https://docs.k3s.io/installation/registry-mirror
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import re
 import shlex
@@ -31,6 +30,7 @@ from infra.deliveries.import_ import (
 from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.pull import DIGEST_VARIABLE
+from infra.no_proxy import is_loopback
 from infra.registry import OptionError, Refusal
 from infra.settings.asked import ClusterFacts, DeliveryAsked
 
@@ -164,10 +164,7 @@ def _other_endpoints(asked: DeliveryAsked) -> Iterator[Refusal]:
 def is_local(host: str) -> bool:
     """Whether k3s takes the host for the node itself. It mirrors no images of such a registry."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
-    try:
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(name)
 
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:

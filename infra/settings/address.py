@@ -3,6 +3,7 @@
 import ipaddress
 import re
 
+from infra.no_proxy import is_address
 from infra.settings.reader import Reader
 
 ADDRESS = r"[A-Za-z0-9._:-]+"
@@ -20,7 +21,7 @@ def check_address(reader: Reader, key: str, text: str, port_key: str = "") -> No
         text: a text that matches ADDRESS, or an empty one, which is no problem here.
         port_key: the setting that holds the port; empty if no port belongs to the address.
     """
-    if not text or _is_address(text):
+    if not text or is_address(text):
         return
     if found := re.fullmatch(r"([^:]+):(\d+)", text):
         hint = f"Set {port_key}: {found[2]} beside the address {found[1]}"
@@ -40,12 +41,4 @@ def check_address(reader: Reader, key: str, text: str, port_key: str = "") -> No
 
 def spelled(text: str) -> str:
     """Return a name or an address in its normal spelling, so that two of them can be compared."""
-    return str(ipaddress.ip_address(text)) if _is_address(text) else text.lower().rstrip(".")
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return str(ipaddress.ip_address(text)) if is_address(text) else text.lower().rstrip(".")
