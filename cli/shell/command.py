@@ -116,7 +116,7 @@ def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int
         TaskError: there is no such run, or a pod cannot be asked.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
-    find_record(api, place.namespace, place.owner)
+    find_record(api, place.namespace, place.owner)  # an error if there is no such run
     selector = names.training_selector(place.owner)
     pods = current_pods(api.list(PODS.format(place.namespace), selector))
     running = sorted(filter(is_running, pods), key=name_of)

@@ -83,6 +83,7 @@ def _ask_pods(
                     unseen[name_of(pod)] = str(reason)
 
     count = min(MOST_AT_ONCE, len(pods))
+    # After Ctrl-C, the command does not wait for daemon threads, as it would for those of a pool.
     threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()

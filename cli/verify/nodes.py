@@ -18,8 +18,8 @@ from cli.verify import pod_probe
 from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import object_at
 from infra.kube.errors import FORBIDDEN, ApiError, TaskError, UnreachableError
+from infra.kube.files.beside_the_disk import access_modes
 from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, machine_of, name_of, part
 from infra.kube.paths import NODES, pod_path
@@ -27,7 +27,6 @@ from infra.kube.pods.room import taints_against
 from infra.kube.pods.shared_gpus import offers_parts
 from infra.kube.quantity import whole
 from infra.kube.say import first_of
-from infra.kube.volumes.keep_claim import CLAIM
 from infra.names import GPU_RESOURCE, GPU_TOLERATION, HOSTNAME_LABEL, MANY_NODES
 
 MOST_AT_ONCE, MOST_NAMED = 8, 5
@@ -149,8 +148,7 @@ def _many_nodes_mount(api: Api, place: VolumePlace) -> bool:
 
     A disk that only one node can mount is where the training is, and keeps pods from other nodes.
     """
-    claim = object_at(api, CLAIM.format(place.namespace, place.claim))
-    modes = part(claim, "spec").get("accessModes") if isinstance(claim, dict) else None
+    modes = access_modes(api, place.namespace, place.claim)
     return not modes or MANY_NODES in modes
 
 

@@ -20,8 +20,7 @@ def beside_the_disk(api: Api, manifest: Json, claim: str) -> Json:
         claim: the name of the claim that the pod mounts.
     """
     namespace = str(manifest["metadata"]["namespace"])
-    item = object_at(api, f"{CLAIMS.format(namespace)}/{claim}")
-    if not isinstance(item, dict) or part(item, "spec").get("accessModes") != [ONE_NODE]:
+    if access_modes(api, namespace, claim) != [ONE_NODE]:
         return manifest
     pods = objects_at(api, PODS.format(namespace)) or []
     nodes = {machine_of(pod) for pod in pods if _mounts(pod, claim) and not has_ended(pod)} - {""}
@@ -33,6 +32,13 @@ def beside_the_disk(api: Api, manifest: Json, claim: str) -> Json:
     there = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     spec = part(manifest, "spec")
     return {**manifest, "spec": {**spec, "affinity": {**part(spec, "affinity"), **there}}}
+
+
+def access_modes(api: Api, namespace: str, claim: str) -> list[str]:
+    """How a claim may be mounted; empty: it is not there, or these credentials may not see it."""
+    item = object_at(api, f"{CLAIMS.format(namespace)}/{claim}")
+    modes = part(item, "spec").get("accessModes") if isinstance(item, dict) else None
+    return [*(modes or [])]
 
 
 def _mounts(pod: Json, claim: str) -> bool:
