@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from cli.stack_outputs import RunPlace
+from infra.kube.api_server.access import Access
 from infra.kube.record import Record
 from infra.kube.workload import Workload
 
@@ -20,4 +22,13 @@ RECORD = Record(
     request="1",
     since=NOW - timedelta(hours=1),
     namespace="disttrain",
+)
+PLACE = RunPlace(
+    access=Access(kubeconfig="{}"),
+    namespace=RECORD.namespace,
+    owner=RECORD.owner,
+    image="image",
+    run_path="/data/runs/dev",
+    workload="train-singlepod",
+    claim="data",
 )

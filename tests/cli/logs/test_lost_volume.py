@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,21 +13,10 @@ from cli.__main__ import main
 from cli.logs.line import Line
 from cli.logs.pod_logs import Api
 from cli.logs.volume import NoVolumeError, Printed
-from cli.stack_outputs import RunPlace
-from infra.kube.api_server.access import Access
-from tests.cli.records import NOW, RECORD
+from tests.cli.records import NOW, PLACE
 from tests.unit.kube.server import ApiServer, api_of
 
-PLACE = RunPlace(
-    access=Access(kubeconfig="{}"),
-    namespace=RECORD.namespace,
-    owner=RECORD.owner,
-    image="image",
-    run_path="/data/runs/dev",
-    workload="train-singlepod",
-    claim="data",
-    world_size=8,
-)
+RANKS_PLACE = replace(PLACE, world_size=8)
 POD: dict[str, Any] = {
     "metadata": {"name": "train-a", "uid": "1"},
     "spec": {"containers": [{"name": "trainer"}]},
@@ -78,7 +68,7 @@ def logs_of(
 
     monkeypatch.setattr(api, "now", lambda: NOW)
     monkeypatch.setattr(Api, "stream", stream)
-    monkeypatch.setattr("cli.logs.command.run_place", lambda _: PLACE)
+    monkeypatch.setattr("cli.logs.command.run_place", lambda _: RANKS_PLACE)
     monkeypatch.setattr("cli.logs.command.Api", lambda _: api)
     monkeypatch.setattr("cli.logs.command.end_in_order", lambda: None)
     monkeypatch.setattr("cli.logs.command.reading", reading)

@@ -6,21 +6,9 @@ from typing import Any
 import pytest
 
 from cli.__main__ import main
-from cli.stack_outputs import RunPlace
-from infra.kube.api_server.access import Access
 from infra.names import QUEUE_LABEL
-from tests.cli.records import NOW, RECORD
+from tests.cli.records import NOW, PLACE, RECORD
 from tests.unit.kube.server import ApiServer, Json, api_of
-
-PLACE = RunPlace(
-    access=Access(kubeconfig="{}"),
-    namespace=RECORD.namespace,
-    owner=RECORD.owner,
-    image="image",
-    run_path="/data/runs/dev",
-    workload="train-singlepod",
-    claim="data",
-)
 
 
 class Queued(ApiServer):

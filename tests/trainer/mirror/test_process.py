@@ -26,6 +26,19 @@ from trainer.mirror.process import run_mirror
 from trainer.mirror.status import read_status, step_being_copied, write_status
 
 
+def _run_to_copy(tmp_path: Path) -> RunConfig:
+    """Return the settings of a run that has a checkpoint of step 10 and a folder as its mirror."""
+    settings = {
+        "run_name": "words",
+        "data_root": str(tmp_path),
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror"},
+        "dataset": {"file": "text"},
+    }
+    config = RunConfig.from_mapping(settings)
+    write_checkpoint(config.run_dir / "checkpoints", 10)
+    return config
+
+
 def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
     """If a mirror cannot be used, `mirror.json` has the reason, which alerts and `./disttrain
     status` read, until a later start can copy.
@@ -51,14 +64,7 @@ def test_displaced_mirror_ends_and_says_why(tmp_path: Path) -> None:
     """The process of a mirror that another volume fills ends for good, and `mirror.json` has the
     reason. A checkpoint whose copy was cut off is held on the volume no longer.
     """
-    settings = {
-        "run_name": "words",
-        "data_root": str(tmp_path),
-        "checkpoint": {"mirror": f"file://{tmp_path}/mirror"},
-        "dataset": {"file": "text"},
-    }
-    config = RunConfig.from_mapping(settings)
-    write_checkpoint(config.run_dir / "checkpoints", 10)
+    config = _run_to_copy(tmp_path)
     assert run_mirror(config) == ExitCode.DONE
     other = Volume(tmp_path / "other", f"file://{tmp_path}/mirror")
     write_checkpoint(other.root, 20)
@@ -172,14 +178,7 @@ def test_volume_that_refuses_the_status_does_not_end_the_mirror(
     """The mirror goes on copying when its status cannot be written, as on a full volume, where the
     mirror matters most.
     """
-    settings = {
-        "run_name": "words",
-        "data_root": str(tmp_path),
-        "checkpoint": {"mirror": f"file://{tmp_path}/mirror"},
-        "dataset": {"file": "text"},
-    }
-    config = RunConfig.from_mapping(settings)
-    write_checkpoint(config.run_dir / "checkpoints", 10)
+    config = _run_to_copy(tmp_path)
     refused = list[Path]()
 
     def write_when_there_is_room(path: Path, value: object) -> None:
