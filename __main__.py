@@ -107,7 +107,7 @@ async def on_the_platform_of_another_stack(
     check_image(settings.platform_stack, facts.image)
     kubeconfig = str(await platform.kubeconfig.future() or "")
     check_cluster(settings.platform_stack, facts, kubeconfig)
-    await check_run(run_settings, facts, kubeconfig)
+    await check_run(run_settings, facts, kubeconfig, StackState())
     owner = Owner("owner")
     connection = Connection(
         kubeconfig=platform.kubeconfig,

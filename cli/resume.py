@@ -37,7 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
     place = run_place(arguments.stack)
     api = Api(place.access)
     record = find_record(api, place.namespace, place.owner)
-    own = dict(place.placement)
-    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS, own)
+    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS, place.asker)
     print(nothing_to_do or f"{record.workload} goes on; ./disttrain status shows how it comes up")
     return 0

@@ -9,6 +9,7 @@ import yaml
 
 from cli.pulumi_outputs import PROJECT, outputs_of
 from infra.kube.api_server.access import Access
+from infra.kube.runs.gone_pod import Asker
 
 NOT_UP, NO_RUN = "is not up", "has no run"
 SELECTED = "the selected stack"
@@ -41,15 +42,21 @@ class RunPlace:
     program: str = ""
     """The command of the user's own program; empty if disttrain's trainer runs."""
 
+    @property
+    def asker(self) -> Asker:
+        """What the stack gives to a pod that reads on the volume how the run ended."""
+        return Asker(self.image, self.claim, dict(self.placement))
+
 
 @dataclass(frozen=True)
 class ClusterPlace:
-    """How a stack's cluster is reached, the namespace of its platform, and where its pods run."""
+    """How a stack's cluster is reached, and the namespace of its platform."""
 
     access: Access
     namespace: str
-    placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """As in RunPlace; empty if the stack has no run."""
+    asker: Asker | None = None
+    """What the stack gives to a pod that reads on the volume how a run ended; None: no stack was
+    named, or its outputs do not say it yet."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,10 @@ def cluster_place(stack: str) -> ClusterPlace:
     """
     given = outputs_of(stack, CLUSTER_NEEDED)
     _require(given, CLUSTER_NEEDED, stack, NOT_UP)
-    return ClusterPlace(_access(given), str(given["namespace"]), _placement(given))
+    asker = None
+    if given.get("image") and given.get("claim"):
+        asker = Asker(str(given["image"]), str(given["claim"]), _placement(given))
+    return ClusterPlace(_access(given), str(given["namespace"]), asker)
 
 
 def refuse_program(program: str, command: str, what_it_does: str) -> None:

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     record = find_record(api, place.namespace, place.owner)
     last = LastLines(api, record)
     last.wait_until_followed()
-    nothing_to_do = stop(api, record, dict(place.placement))
+    nothing_to_do = stop(api, record, place.asker)
     if nothing_to_do:
         print(nothing_to_do)
         return 0

@@ -14,6 +14,7 @@ from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.namespaces.claim_names import names_findings
 from infra.kube.namespaces.claim_namespace import namespace_findings
 from infra.kube.pods.room import nodes_with_room, pod_needs
+from infra.kube.runs.dataset_findings import DatasetUse, dataset_findings
 from infra.kube.runs.pods_findings import RunPods, pods_findings
 from infra.kube.runs.rights_on_runs import needs_for_runs
 from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
@@ -55,6 +56,7 @@ def ask(
     needs: Iterable[Need],
     pods: RunPods | None = None,
     installed: Installed = NOTHING_INSTALLED,
+    dataset: DatasetUse | None = None,
 ) -> Findings:
     """Return all findings.
 
@@ -75,6 +77,8 @@ def ask(
                 needs = [*needs, *needs_for_runs(api, namespace)]
             if missing := missing_rights(api, needs, namespace):
                 found.problems.append(rights_problem(missing, namespace))
+            if dataset:
+                found.add(dataset_findings(api, dataset))
             if pods:
                 pods_findings(api, pods, found)
             if installed.makes_namespace:

@@ -13,13 +13,16 @@ import pulumi
 from infra.cluster_check import NOTHING_INSTALLED, Installed, ask
 from infra.controllers import CONTROLLERS
 from infra.controllers.kube_prometheus_stack import CLAIM
+from infra.dataset_check import ask_about_dataset, dataset_use
 from infra.deliveries import DELIVERIES
 from infra.deliveries.kind import Pull
 from infra.image.platforms import architecture_of, this_machine
 from infra.kube.api_server.access import Access
+from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need
 from infra.kube.pods.only_here import OnlyHere
 from infra.kube.pods.same_machine import boot_id
+from infra.kube.runs.dataset_findings import DatasetUse
 from infra.kube.runs.pods_findings import RunPods
 from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_findings import StorageNeeds
@@ -29,6 +32,7 @@ from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
+from infra.platform.former_cluster import former_cluster
 from infra.platform.new_k3s import missing_controllers, missing_objects
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_state import StackState, StateResource
@@ -85,6 +89,7 @@ async def check_platform(
     if cluster.kind != "existing":
         if cluster.k3s.existing == "refuse":
             await _check_new_k3s(settings, run, state)
+        await _check_dataset_on_former_k3s(settings, run, state)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
@@ -125,7 +130,9 @@ async def check_platform(
         has_data_folder=bool(storage.folder_on_host),
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    await _check_cluster(access, volume, needs, pods, await _installed(settings, pull, state))
+    installed = await _installed(settings, pull, state)
+    use = dataset_use(run, settings.namespace, storage.claim, installed.owner)
+    await _check_cluster(access, volume, needs, pods, installed, use)
 
 
 async def _check_new_k3s(
@@ -139,6 +146,23 @@ async def _check_new_k3s(
     problems = [*missing_controllers(settings, run), *missing_objects(settings, run)]
     if problems and not owner_in_state(await state.resources()):
         raise _refusal("this stack cannot come up on a new k3s; nothing was made:", problems)
+
+
+async def _check_dataset_on_former_k3s(
+    settings: PlatformSettings, run: RunSettings | None, state: StackState
+) -> None:
+    """Check the name of the data set on the k3s that the last `up` has left.
+
+    Before the first `up` of the stack, nobody else can have a run on it.
+
+    Raises:
+        pulumi.RunError: Another stack uses the name for other data.
+    """
+    resources = await state.resources()
+    former, owner = former_cluster(resources), owner_in_state(resources)
+    use = dataset_use(run, settings.namespace, make_storage(settings).claim, owner)
+    if use and former and not former.is_existing and not settings.host.gone:
+        await _check_dataset(Access(former.kubeconfig, context=former.context), use)
 
 
 async def _installed(settings: PlatformSettings, pull: Pull, state: StackState) -> Installed:
@@ -213,21 +237,28 @@ def idle_machines(machines: int, run: RunSettings) -> str:
     )
 
 
-async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str) -> None:
+async def check_run(
+    settings: RunSettings, facts: PlatformFacts, kubeconfig: str, state: StackState
+) -> None:
     """Check the cluster of another stack's platform for a run; see `check_platform`.
 
     Args:
         settings: the settings of the run.
         facts: the facts of the platform.
-        kubeconfig: the path of the kubeconfig. If `facts.kubeconfig_is_path` is false, the cluster
-            is not checked.
+        kubeconfig: the path of the kubeconfig; its content for a k3s that the platform has
+            installed, of which only the name of the data set is checked.
+        state: the state of this stack.
 
     Raises:
         pulumi.RunError: The run cannot come up. The text names each reason and what to do.
     """
     if note := idle_machines(facts.machines, settings):
         pulumi.log.info(note)
+    owner = owner_in_state(await state.resources())
+    use = dataset_use(settings, facts.namespace, facts.volume.claim, owner)
     if not facts.kubeconfig_is_path:
+        if use and not facts.is_gone:
+            await _check_dataset(Access(kubeconfig, context=facts.context), use)
         return
     value = _run_value(settings, facts, owns_platform=False)
     volume = StorageNeeds(
@@ -244,8 +275,8 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     pods = _pods(settings, value, facts.cluster_grows)
     if (built := settings.program_image) and built.by_run:
         images = [run_image_args(built.plan, built.by_run, facts.namespace)]
-        pods = replace(pods, built_for=_built_for(images, await StackState().resources()))
-    await _check_cluster(access, volume, needs, pods)
+        pods = replace(pods, built_for=_built_for(images, await state.resources()))
+    await _check_cluster(access, volume, needs, pods, dataset=use)
 
 
 def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:
@@ -276,15 +307,23 @@ def _pods(settings: RunSettings, run: Run, cluster_grows: bool) -> RunPods:
     )
 
 
+async def _check_dataset(access: Access, use: DatasetUse) -> None:
+    _show(await asyncio.to_thread(ask_about_dataset, access, use))
+
+
 async def _check_cluster(
     access: Access,
     volume: StorageNeeds,
     needs: Iterable[Need],
     pods: RunPods | None,
     installed: Installed = NOTHING_INSTALLED,
+    dataset: DatasetUse | None = None,
 ) -> None:
-    """Ask the cluster, show the notes, and raise RunError if there is a problem."""
-    found = await asyncio.to_thread(ask, access, volume, needs, pods, installed)
+    _show(await asyncio.to_thread(ask, access, volume, needs, pods, installed, dataset))
+
+
+def _show(found: Findings) -> None:
+    """Show the notes, and raise RunError if there is a problem."""
     for note in found.notes:
         pulumi.log.info(note)
     if found.problems:

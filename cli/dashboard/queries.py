@@ -33,6 +33,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import stream
 from infra.kube.errors import TaskError
 from infra.kube.record import COLLECTION
+from infra.kube.runs.gone_pod import Asker
 from infra.kube.say import shorten
 
 PATIENCE_SECONDS = 10.0  # how long a request is tried again; short, because a user waits
@@ -74,7 +75,8 @@ class Queries:
         """Read the platform and the runs that have a record."""
         api = self._api()
         namespace = self._place.namespace
-        seen = with_ends(api, take_snapshot(api, namespace), namespace, self._place.placement)
+        asker = Asker(self._place.image, self._place.claim, dict(self._place.placement))
+        seen = with_ends(api, take_snapshot(api, namespace), namespace, asker)
         owners = runs_of_owners(api.list(COLLECTION.format(self._place.namespace), CONFIGS))
         ahead = api.now() - datetime.now().astimezone()
         return Cluster(seen, owners, ahead.total_seconds())

@@ -169,7 +169,7 @@ def _snapshot(
     It raises the errors of `take_snapshot`.
     """
     seen = take_snapshot(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
-    return with_ends(api, seen, place.namespace, place.placement), api.now()
+    return with_ends(api, seen, place.namespace, place.asker), api.now()
 
 
 def _text(seen: Snapshot, now: datetime, arguments: argparse.Namespace) -> str:

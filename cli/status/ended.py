@@ -3,11 +3,9 @@
 The volume has the answer.
 """
 
-from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
-from typing import Any
 
 from cli.status.judge import UNDER_WAY, RunStatus, Seen, judge_run
 from cli.status.snapshot import Snapshot
@@ -15,6 +13,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.record import Record
 from infra.kube.runs.gone import NoPodError, gone_words, how_ended
+from infra.kube.runs.gone_pod import Asker
 
 _words = dict[str, str]()
 """Texts for runs about which the volume had no answer, by the owner and version of their records.
@@ -23,7 +22,7 @@ They are kept so that `status --watch` reads the volume only once for each of th
 """
 
 
-def with_ends(api: Api, seen: Snapshot, namespace: str, own: Mapping[str, Any]) -> Snapshot:
+def with_ends(api: Api, seen: Snapshot, namespace: str, own: Asker | None) -> Snapshot:
     """Add how each run ended whose workload was removed some time after its end.
 
     The first status after that starts a pod on the volume, for some seconds. It notes the answer in
@@ -33,8 +32,7 @@ def with_ends(api: Api, seen: Snapshot, namespace: str, own: Mapping[str, Any]) 
         api: the cluster.
         seen: what was seen of the cluster.
         namespace: the platform's namespace. No pod is started in other namespaces.
-        own: the placement of pods of the stack that asks, from its outputs. The pod has its user,
-            labels and annotations.
+        own: what the stack that asks gives to the pod, by its outputs; None: no stack asks.
     """
     if not any(_may_have_gone(run) for run in seen.runs):
         return seen
@@ -61,12 +59,12 @@ def _with_end(
     api: Api,
     run: RunStatus,
     record: Record,
-    own: Mapping[str, Any],
+    own: Asker | None,
     unread: dict[str, NoPodError],
 ) -> RunStatus:
     """Return the state of one run with its end.
 
-    `unread` has by a pod's volume, image and place why no such pod starts now. Each further one
+    `unread` has by a pod's volume and place why no such pod starts now. Each further one
     would wait as long.
     """
     if not _may_have_gone(run) or record.ttl is None:
@@ -76,13 +74,13 @@ def _with_end(
         deleted = gone_words(replace(record, ttl=None))
         return replace(run, detail=deleted) if run.state == "gone" else run
     version, ttl = f"{record.owner} {record.version}", record.ttl
-    where = f"{ttl.claim} {ttl.image} {ttl.placement}"
+    where = f"{ttl.claim} {ttl.placement}"
     if run.state != "gone" or version not in _words:
         try:
             if where in unread:
                 raise unread[where]
             with redirect_stdout(StringIO()):  # messages about the pod's start are dropped
-                found = replace(record, how_ended=how_ended(api, record, dict(own)))
+                found = replace(record, how_ended=how_ended(api, record, own))
         except (ApiError, TaskError, UnreachableError) as reason:
             if isinstance(reason, NoPodError):
                 unread[where] = reason

@@ -214,7 +214,6 @@ class Workload(pulumi.ComponentResource):
     def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> local.Command:
         run, kind = args.run, args.run.kind
         queue_seconds = args.wait_seconds if run.queue else 0
-        demands = demanded(run.task_placement)
         return kube_command(
             f"{name}-await",
             "await",
@@ -234,7 +233,7 @@ class Workload(pulumi.ComponentResource):
                 **({"queue_seconds": queue_seconds} if queue_seconds else {}),
                 **({"ready_means": args.ready_means} if args.ready_means else {}),
                 # The wait may have to read on the volume how the run ended.
-                **({"placement": demands} if run.ttl_seconds is not None and demands else {}),
+                **({"own": _own(run)} if run.ttl_seconds is not None else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[workload]),
             limit_seconds=args.training_timeout_seconds + queue_seconds,
@@ -288,6 +287,18 @@ def _ttl(run: Run) -> dict[str, object]:
         "claim": run.parts.claim,
         "run_dir": run.run_dir,
         "placement": run.task_placement,
+    }
+
+
+def _own(run: Run) -> dict[str, object]:
+    """What the pod gets that reads on the volume how the run ended (infra/kube/runs/gone_pod.py).
+
+    The place where it may run is in the run's record.
+    """
+    return {
+        "image": run.parts.image,
+        "claim": run.parts.claim,
+        "placement": demanded(run.task_placement),
     }
 
 

@@ -54,7 +54,7 @@ def kueue_is_there() -> QueuesSeen:
     return QueuesSeen("v1beta2", {"cpu": "16", "memory": "64Gi"})
 
 
-ANSWER = nothing_lacks  # some tests replace this function
+ANSWER = DATASET = nothing_lacks  # some tests replace these functions
 KUEUE = kueue_is_there
 
 
@@ -335,6 +335,7 @@ def run_with(
         patch("infra.deliveries.registry.ask_registry", return_value=IMPORT_REQUEST),
         patch("infra.run.present_run.hand_over_request", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
+        patch("infra.preflight.ask_about_dataset", side_effect=lambda *asked: DATASET(*asked)),
         patch("infra.platform.queues.read_queues", side_effect=lambda *_, **__: KUEUE()),
         # The SDK sends the frames of the call stack with each resource. No test reads them, and
         # collecting them takes a sixth of the time.

@@ -111,6 +111,7 @@ FLOORS = (
     {"run"},
     {"outputs", "rights"},
     {"cluster_check"},
+    {"dataset_check"},
     {"preflight"},
 )
 # Exceptions in the layer of the settings: the settings read plans of images and manifests of

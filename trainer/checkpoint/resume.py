@@ -20,6 +20,7 @@ from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.mirror.push import mirror_folder
 from trainer.mirror.restore import restore
+from trainer.mirror.start_over import forget_start_over, note_start_over
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR, METRICS_FILE
 
@@ -121,7 +122,11 @@ def find_checkpoint(
     def settle() -> float | None:
         _refuse_to_start_over(config, root, chosen, skipped)
         store.set_damaged_aside(root, chosen)
-        if chosen is None and store.set_aside_names(root):
+        if chosen is not None:
+            forget_start_over(config.run_dir)
+        elif store.set_aside_names(root):
+            # The checkpoints have other names by now, so the mirror's process copies none of them.
+            note_start_over(config.run_dir)
             _keep_metrics(config.run_dir)
         best = retention.best_step(root)
         return None if best is None else retention.val_loss(root, best)

@@ -5,7 +5,8 @@
     <mirror>/<run_name>/volume.json                            which volume fills it (owner.py)
     <mirror>/<run_name>/checkpoints/step-00000100/             the same files as on the volume
 
-A checkpoint without a manifest does not count as a checkpoint.
+A checkpoint without a manifest does not count as a checkpoint. Those of a training that has ended,
+because its run has started over, have an ended-manifest.json instead.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ RESULTS = ("run.yaml", METRICS_FILE, TOKENIZER_FILE)
 """The files beside the checkpoints that are copied to the mirror too."""
 
 OWNER_FILE = "volume.json"
+ENDED_MANIFEST_FILE = "ended-manifest.json"
+"""The name of a checkpoint's manifest after the run has started over (push.py)."""
 
 
 def run_url(mirror: str, run_name: str) -> str:

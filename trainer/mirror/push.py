@@ -17,10 +17,16 @@ from typing import cast
 
 from trainer.checkpoint import retention, store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
-from trainer.mirror.contents import RESULTS, remote_manifests, run_url
+from trainer.mirror.contents import (
+    ENDED_MANIFEST_FILE,
+    RESULTS,
+    remote_manifests,
+    run_url,
+)
 from trainer.mirror.owner import own
 from trainer.mirror.plan import next_to_copy, too_many
 from trainer.mirror.remote_folder import DamagedError, RemoteFolder, StoreError, is_refusal
+from trainer.mirror.start_over import forget_start_over, has_started_over
 from trainer.mirror.status import MirrorStatus, read_status, write_status
 from trainer.run_folder import CHECKPOINTS_DIR
 
@@ -79,6 +85,8 @@ class Pusher:
             self._remote = manifests
             # An earlier process may have been killed before it copied them.
             self._results_are_due = bool(self._remote and self.status.owner)
+        if has_started_over(self._run_dir):
+            self._end_former_training()
         if self._results_are_due:
             self._copy_results()
         local = self._local_manifests()
@@ -184,6 +192,24 @@ class Pusher:
             except FileNotFoundError:
                 continue
         self._results_are_due = False
+
+    def _end_former_training(self) -> None:
+        """Give the manifests of an ended training another name: the copies count no more.
+
+        Their files stay, as those on the volume do, until the new training comes to their steps.
+        """
+        assert self._remote is not None
+        self._own()
+        local = self._local_manifests()
+        for step, manifest in sorted(self._remote.items()):
+            if local.get(step) == manifest:
+                continue
+            folder = store.directory_of(Path(), step).name
+            self._mirror.write(f"{folder}/{ENDED_MANIFEST_FILE}", manifest)
+            self._mirror.remove(f"{folder}/{store.MANIFEST_FILE}")
+            del self._remote[step]
+            self._say(f"step {step} of the training that has ended counts no more in the mirror")
+        forget_start_over(self._run_dir)
 
     def _remove_too_many(self, newest_local: int) -> None:
         assert self._remote is not None

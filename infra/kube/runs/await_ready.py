@@ -29,6 +29,7 @@ from infra.kube.record import read_record
 from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.runs.failed_starts import FailedStarts
 from infra.kube.runs.gone import AGAIN, forget_end, gone_words, how_ended
+from infra.kube.runs.gone_pod import Asker
 from infra.kube.runs.volume_line import volume_line
 from infra.kube.say import say
 from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
@@ -273,7 +274,7 @@ def _after_its_time(api: Api, job: Job) -> str:
     if record is None:
         raise GoneError(f"the run's record is gone: somebody has deleted it. {AGAIN}")
     try:
-        ended = how_ended(api, record, job.mapping("placement"))
+        ended = how_ended(api, record, Asker.from_json(job.mapping("own")))
         found = replace(record, how_ended=ended)
     except (ApiError, TaskError) as reason:
         raise GoneError(f"{gone_words(record, str(reason))}. {AGAIN}") from None

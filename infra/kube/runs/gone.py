@@ -15,11 +15,11 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.files.task_pod import TaskPod, running
-from infra.kube.objects import Json, part
+from infra.kube.objects import part
 from infra.kube.paths import log_path
 from infra.kube.record import FAILED, FINISHED, GOES_LATER, Record, record_path
 from infra.kube.runs import gone_program
-from infra.kube.runs.gone_pod import pod_fields
+from infra.kube.runs.gone_pod import Asker, pod_fields
 from infra.kube.say import shorten
 from infra.kube.waiting import wait_for
 
@@ -28,6 +28,7 @@ READ_SECONDS = 60
 START_SECONDS = 60
 APART_SECONDS = 30.0  # by so much the clocks of a node and of the API server may differ
 MOST_CHARACTERS = 300
+NO_STACK = "a pod would have to read the volume, and only a stack says with which image (--stack)"
 AGAIN = "`pulumi refresh` and then `pulumi up` make it again"
 
 
@@ -35,26 +36,33 @@ class NoPodError(TaskError):
     """No pod starts on the volume, for example because only a lost node can mount it."""
 
 
-def how_ended(api: Api, record: Record, own: Json) -> str:
+def how_ended(api: Api, record: Record, own: Asker | None) -> str:
     """How the run ended, from its record or else from the volume.
 
     Args:
         api: the cluster.
         record: the record of a run whose workload is not there.
-        own: the placement of pods of the stack that asks. The pod on the volume gets its user,
-            labels and annotations from there; empty: it has those that are usual.
+        own: what the stack that asks gives to the pod on the volume; None: no stack asks, and no
+            pod is started.
 
     Returns:
         `finished: ...` or `failed: ...`; empty: nothing on the volume says that the run has ended.
 
     Raises:
         NoPodError: no pod starts on the volume.
-        TaskError: the volume cannot be read.
+        TaskError: the volume cannot be read, or it is not that of the stack that asks.
         ApiError: these credentials may not start a pod.
         UnreachableError: the API server does not answer.
     """
     if record.how_ended or record.ttl is None:
         return record.how_ended
+    if own is None:
+        raise TaskError(NO_STACK)
+    if own.claim != record.ttl.claim:
+        raise TaskError(
+            f"its record names the claim {record.ttl.claim}, and the platform of the stack that "
+            f"asks has {own.claim}"
+        )
     found = answer_of(_on_volume(api, record, own), record.since)
     if found:
         annotations = {names.HOW_ENDED_ANNOTATION: found}
@@ -73,7 +81,7 @@ def forget_end(api: Api, record: Record) -> None:
     api.patch(path, {"metadata": {"annotations": {names.HOW_ENDED_ANNOTATION: None}}})
 
 
-def how_ended_or_empty(api: Api, record: Record, own: Json) -> str:
+def how_ended_or_empty(api: Api, record: Record, own: Asker | None) -> str:
     """The answer of `how_ended`, but an empty text if the volume cannot be read.
 
     Raises:
@@ -131,19 +139,20 @@ def answer_of(found: dict[str, Any], since: datetime) -> str:
     return {"finished": f"{FINISHED}{words}", "failed": f"{FAILED}{words}"}.get(state, "")
 
 
-def _on_volume(api: Api, record: Record, own: Json) -> dict[str, Any]:
+def _on_volume(api: Api, record: Record, own: Asker) -> dict[str, Any]:
+    """Read the end with an image and a claim that nobody could choose by changing the record."""
     assert record.ttl is not None
     program = Path(gone_program.__file__).read_text()
     pod = TaskPod(
         task=TASK,
         owner=record.owner,
         namespace=record.namespace,
-        image=record.ttl.image,
+        image=own.image,
         command=("python3", "-c", program, record.ttl.run_dir),
-        claim=record.ttl.claim,
+        claim=own.claim,
         deadline_seconds=READ_SECONDS,
         read_only=True,
-        placement=pod_fields(record.ttl.placement, own),
+        placement=pod_fields(record.ttl.placement, own.placement),
     )
     with ExitStack() as stack:
         try:

@@ -1,11 +1,39 @@
 """Decides which fields the pod has that reads on the volume how a run ended (gone.py). Pure."""
 
+from dataclasses import dataclass
+from typing import Any
+
 from infra.kube.objects import Json, part
 
 PLACEMENT_KEYS = ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets")
 GROUP_KEYS = ("fsGroup", "fsGroupChangePolicy")
 USER_KEYS = ("runAsUser", "runAsGroup")
 LIMIT_KEYS = ("cpu", "memory")
+
+
+@dataclass(frozen=True)
+class Asker:
+    """What the pod gets from the stack that asks.
+
+    It comes from the stack's settings or outputs, and not from a record, which other people may
+    have changed.
+
+    Args:
+        image: the trainer image of the stack's platform. Any image with Python can read the volume.
+        claim: the claim of the stack's platform.
+        placement: the placement of pods of the stack (its output `podPlacement`).
+    """
+
+    image: str
+    claim: str
+    placement: Json
+
+    @staticmethod
+    def from_json(given: dict[str, Any]) -> "Asker | None":
+        """Read a JSON object with these fields; None for an empty object."""
+        if not given:
+            return None
+        return Asker(str(given["image"]), str(given["claim"]), dict(given["placement"]))
 
 
 def pod_fields(recorded: Json, own: Json) -> Json:

@@ -24,6 +24,7 @@ from infra.kube.queues.kueue import is_stopped, steer
 from infra.kube.record import COLLECTION, Record, read_record, record_path
 from infra.kube.runs.busy import COMING_UP_SECONDS, OtherRun, runs_to_replace
 from infra.kube.runs.gone import how_ended_or_empty
+from infra.kube.runs.gone_pod import Asker
 from infra.kube.runs.hand_over_plan import Plan
 from infra.kube.runs.lock import Lock, held, holder_text
 from infra.kube.runs.moved_run import end_in_former_namespace
@@ -154,15 +155,17 @@ def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
     record = read_record(api, job.namespace, job.owner)
     if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
         return ""
-    placement = plan.ttl.placement if plan.ttl else {}
-    if not own and _had_finished(api, record, placement):
+    if not own and _had_finished(api, record, plan):
         return f"no other run has to make room: {plan.workload} had finished before it was removed"
     state = "has failed" if own else "is not there"
     return "" if plan.made_again else f"{plan.workload} {state}, {LEFT_ALONE}"
 
 
-def _had_finished(api: Api, record: Record, placement: Json) -> bool:
-    return replace(record, how_ended=how_ended_or_empty(api, record, placement)).had_finished
+def _had_finished(api: Api, record: Record, plan: Plan) -> bool:
+    ttl, asker = plan.ttl, None
+    if ttl and not plan.by_flag:  # A command's plan is from the record (steer.py).
+        asker = Asker(ttl.image, ttl.claim, ttl.placement)
+    return replace(record, how_ended=how_ended_or_empty(api, record, asker)).had_finished
 
 
 def _refusal(going: list[OtherRun], plan: Plan) -> str:

@@ -17,7 +17,7 @@ from infra.kube.record import Record, read_record, record_path
 from infra.kube.runs import hand_over
 from infra.kube.runs.busy import NOT_THERE, other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
-from infra.kube.runs.gone_pod import harmless
+from infra.kube.runs.gone_pod import Asker, harmless
 from infra.kube.runs.lock import held, holder_text
 from infra.kube.runs.suspending import live_pods_of, lock_limit_seconds, suspend_run
 from infra.kube.runs.workload_now import workload_now
@@ -45,15 +45,14 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
     return record
 
 
-def find_workload(api: Api, record: Record, own: Json | None = None) -> Json:
+def find_workload(api: Api, record: Record, own: Asker | None = None) -> Json:
     """The workload of a run.
 
     Args:
         api: the cluster.
         record: the record of the run.
-        own: the placement of pods of the run's stack, from its outputs. If the workload was removed
-            after its end, the pod that reads how the run ended has its user, labels and
-            annotations.
+        own: what the run's stack gives, by its outputs, to the pod that reads how the run ended if
+            the workload was removed after its end; None: no such pod is started.
 
     Raises:
         TaskError: the workload is not there: it was removed after its end, somebody has deleted
@@ -62,14 +61,14 @@ def find_workload(api: Api, record: Record, own: Json | None = None) -> Json:
     workload = record.workload
     item = workload_now(api, record.namespace, workload)
     if item is None:
-        found = replace(record, how_ended=how_ended_or_empty(api, record, own or {}))
+        found = replace(record, how_ended=how_ended_or_empty(api, record, own))
         if not found.how_ended and other_run(record, None, api.now()):
             raise TaskError(f"{workload} is not there: {NOT_THERE}. Type this again in a moment")
         raise TaskError(gone_words(found))
     return item
 
 
-def stop(api: Api, record: Record, own: Json | None = None) -> str:
+def stop(api: Api, record: Record, own: Asker | None = None) -> str:
     """Stop the run: let its pods save and end, and wait until they have ended.
 
     Args:
@@ -114,7 +113,7 @@ def note_saved_step(api: Api, record: Record, step: int) -> None:
 
 
 def resume(
-    api: Api, record: Record, when_busy: str, wait_seconds: int, own: Json | None = None
+    api: Api, record: Record, when_busy: str, wait_seconds: int, own: Asker | None = None
 ) -> str:
     """Resume a stopped run by the same hand-over as `pulumi up`.
 

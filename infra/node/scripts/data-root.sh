@@ -18,9 +18,13 @@ readonly BELOW='datasets datasets/.incoming runs'
 readonly SYSTEM='/bin /boot /dev /etc /lib /lib32 /lib64 /proc /root /run /sbin /sys /usr'
 readonly NOT_ITSELF='/ /home /media /mnt /opt /srv /tmp /var /var/lib /var/log /var/tmp'
 
-. ./lib/other-stack.sh
+# Two stacks may come to the folder at the same time, and only one may get it. Each folder has a lock.
+LOCK=/run/disttrain-data-$(printf %s "${DATA_ROOT:-}" | cksum | cut -d ' ' -f 1).lock
 
-dry() { [ -n "${DRY_RUN:-}" ]; }
+. ./lib/other-stack.sh
+. ./lib/turn.sh
+
+take_folder() { one_at_a_time && { dry || trap 'rm -f "$LOCK"' EXIT; }; }
 
 refuse() { # reason
   echo "dataRoot: $DATA_ROOT $1" >&2
@@ -112,6 +116,7 @@ own_data_root() {
 
 create() {
   check_path
+  take_folder
   check_content
   check_owner
   if dry; then
@@ -168,6 +173,7 @@ end_use() {
 }
 
 delete() {
+  take_folder
   if is_of_other_stack; then
     echo "$DATA_ROOT belongs to another stack ($(noted stack)), and stays as it is"
   elif [ "${PURGE:-}" = "$DATA_ROOT" ]; then

@@ -24,10 +24,11 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.record import Record, Ttl
 from infra.kube.runs.gone import NoPodError
+from infra.kube.runs.gone_pod import Asker
 from tests.cli.records import NOW, RECORD
 
 NAMESPACE = RECORD.namespace
-OWN = {"securityContext": {"runAsUser": 5000}}
+OWN = Asker("image", "claim", {"securityContext": {"runAsUser": 5000}})
 GOES = replace(RECORD, ttl=Ttl(1800, "image", "claim", "/data/runs/dev", {}))
 
 
@@ -189,7 +190,13 @@ def no_pod() -> NoReturn:
 def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The dashboard shows such a run as finished too. Its pod is one of the stack, too."""
     place = VolumePlace(
-        api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs", placement=OWN
+        api.access,
+        GOES.namespace,
+        GOES.owner,
+        "image",
+        "claim",
+        "/data/runs",
+        placement=OWN.placement,
     )
     volume = Volume("finished: all done")
     monkeypatch.setattr(queries, "take_snapshot", lambda *_: snapshot_of(GOES))
@@ -207,8 +214,8 @@ def test_commands_ask_with_the_placement_of_their_stack(
     the outputs of their stack.
     """
     outputs = {
-        **{"kubeconfig": "/kubeconfig", "namespace": NAMESPACE, "owner": "me", "claim": "c"},
-        **{"image": "i", "runPath": "/data/runs/dev", "workload": "w"},
+        **{"kubeconfig": "/kubeconfig", "namespace": NAMESPACE, "owner": "me", "claim": "claim"},
+        **{"image": "image", "runPath": "/data/runs/dev", "workload": "w"},
         "podPlacement": "{securityContext: {runAsUser: 5000}}",
     }
     monkeypatch.setattr(stack_outputs, "outputs_of", lambda *_, **__: outputs)
@@ -229,7 +236,7 @@ def test_commands_ask_with_the_placement_of_their_stack(
     assert cli.resume.run(Namespace(stack="dev", when_busy="refuse")) == 0
     assert "nothing to do" in capsys.readouterr().out
     assert given == [OWN, OWN]
-    assert stack_outputs.cluster_place("dev").placement == OWN
+    assert stack_outputs.cluster_place("dev").asker == OWN
 
 
 def test_status_asks_with_the_placement_of_its_stack(

@@ -32,7 +32,9 @@ from trainer.config import RunConfig
 from trainer.data.dataset import open_dataset
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
+from trainer.mirror.contents import remote_manifests
 from trainer.mirror.push import Pusher, mirror_folder
+from trainer.mirror.start_over import has_started_over, note_start_over
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.train import TrainingEnd, train
@@ -487,3 +489,42 @@ def test_mirror_replaces_checkpoints_that_are_damaged(lab: Lab) -> None:
     assert names(run)[:2] == ["damaged-step-00000004", "damaged-step-00000008"]
     assert store.all_steps(checkpoints(run)) == [12, 8]
     assert [record["step"] for record in records(run)] == list(range(1, 13))
+
+
+def test_mirror_does_not_offer_an_ended_training(lab: Lab) -> None:
+    """A run that starts over takes the checkpoints of before out of the mirror. Otherwise a new
+    volume would get the newest of them, and what was trained since then would be lost.
+    """
+    mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
+    run = trained(lab, **mirror)
+    for step in store.all_steps(checkpoints(run)):
+        change_state(run, step, lambda state: state.update(format=STATE_FORMAT + 1))
+    fill_mirror(run)
+    again = lab.config(
+        train__max_steps=4,
+        train__decay_steps=20,
+        checkpoint__interval=5,
+        checkpoint__start_over=True,
+        **mirror,
+    )
+    run_here(again)
+    fill_mirror(again)
+    assert sorted(remote_manifests(mirror_folder(again))) == [4]
+    shutil.rmtree(run.run_dir)
+    assert run_here(longer(lab, **mirror)).step == 12
+    assert store.all_steps(checkpoints(run)) == [12, 8]
+    assert [record["step"] for record in records(run)] == list(range(1, 13))
+
+
+def test_run_that_goes_on_keeps_its_mirror(lab: Lab) -> None:
+    """If the checkpoints fit again, because the settings were put back, nothing has ended, and the
+    mirror keeps its checkpoints.
+    """
+    mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
+    run = trained(lab, **mirror)
+    fill_mirror(run)
+    note_start_over(run.run_dir)
+    assert run_here(longer(lab, **mirror)).step == 12
+    assert not has_started_over(run.run_dir)
+    fill_mirror(run)
+    assert sorted(remote_manifests(mirror_folder(run))) == [8, 12]

@@ -106,7 +106,10 @@ def test_queue_and_run_come_after_the_controllers_that_they_need(tmp_path: Path)
     }
     asked: list[tuple[RunPods, Installed]] = []
 
-    def ask(_: object, __: object, ___: object, pods: RunPods, comes: Installed) -> Findings:
+    def ask(*given: object) -> Findings:
+        _, _, _, pods, comes, _ = given
+        assert isinstance(pods, RunPods)
+        assert isinstance(comes, Installed)
         asked.append((pods, comes))
         return Findings()
 

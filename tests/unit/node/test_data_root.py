@@ -3,14 +3,16 @@ root.
 """
 
 import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from infra.node.shell_program import script_text
+from infra.node.shell_program import assemble_program, script_text
 from tests.unit.run_script import run, run_text
 
 MARKER = ".disttrain"
@@ -257,6 +259,55 @@ def test_folder_of_another_stack_is_refused(tmp_path: Path) -> None:
     of_stack(ANN, "create", root)
     of_stack(ANN, "delete", root, PURGE=str(root))
     assert not root.exists()
+
+
+def begun(root: Path, path: str, stack: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Begin `create` for a stack, with this PATH."""
+    process = subprocess.Popen(
+        ["/bin/sh", "-s", "--", "create"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PATH": path},
+    )
+    assert process.stdin is not None
+    variables = {"DATA_ROOT": str(root), **stack}
+    process.stdin.write(assemble_program(script_text("data-root.sh"), variables, "user"))
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def test_two_stacks_that_meet_take_turns(tmp_path: Path) -> None:
+    """If two stacks take a new folder at the same time, one of them gets it, and the other one is
+    refused. Otherwise both would think that it is theirs.
+    """
+    root, gate, programs = tmp_path / "data", tmp_path / "gate", tmp_path / "bin"
+    os.mkfifo(gate)
+    programs.mkdir()
+    real = shutil.which("setpriv")
+    slow = f'#!/bin/sh\n[ ! -e {gate} ] || cat {gate}\nexec {real} "$@"\n'
+    (programs / "setpriv").write_text(slow)
+    (programs / "setpriv").chmod(0o755)
+    first = begun(root, f"{programs}:{os.environ['PATH']}", ANN)
+    writer = -1
+    while writer < 0 and first.poll() is None:
+        with suppress(OSError):  # until the first run has come to the stand-in and reads
+            writer = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+    second = begun(root, os.environ["PATH"], BOB)
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    gate.unlink()
+    os.close(writer)
+    first.communicate()
+    _, refusal = second.communicate()
+    assert (first.returncode, second.returncode) == (0, 1), said
+    assert "another run is at work on this host" in said
+    assert "belongs to another stack (ann)" in refusal
+    assert (root / MARKER).read_text() == "owner owner-a\nstack ann\n"
+    number = subprocess.run(["cksum"], input=str(root), capture_output=True, text=True, check=True)
+    assert not Path(f"/run/disttrain-data-{number.stdout.split()[0]}.lock").exists()
 
 
 def test_kept_data_are_for_the_next_stack(tmp_path: Path) -> None:

@@ -90,8 +90,8 @@ def test_wait_knows_what_the_cluster_demands_of_the_pod_that_reads_the_volume(
     tmp_path: Path,
 ) -> None:
     """The wait for the training is told `podUser`, `podLabels` and `podAnnotations` for the pod
-    that reads how the run ended. It is told nothing more of a run whose pods are usual or whose
-    workload stays, since another input of the wait makes `up` wait once more.
+    that reads how the run ended, and the image and the claim. It is told nothing more of a run
+    whose workload stays, since another input of the wait makes `up` wait once more.
     """
     settings: dict[str, object] = {
         "podUser": 5000,
@@ -101,13 +101,17 @@ def test_wait_knows_what_the_cluster_demands_of_the_pod_that_reads_the_volume(
 
     def told(changes: dict[str, object]) -> object:
         made = deploy("sandbox", tmp_path, changes)
-        return json.loads(made.one("training-await").inputs["stdin"]).get("placement")
+        return json.loads(made.one("training-await").inputs["stdin"]).get("own")
 
-    assert told({**settings, KEY: 3600}) == {
+    made = told({**settings, KEY: 3600})
+    assert isinstance(made, dict)
+    assert made["placement"] == {
         "metadata": {"labels": {"team": "ml"}, "annotations": {"cost-center": "7"}},
         "securityContext": {"runAsUser": 5000, "runAsGroup": 5000},
     }
-    assert told({KEY: 3600}) is told(settings) is None
+    assert made["image"].startswith("localhost/")
+    assert made["claim"].startswith("disttrain-pvc")
+    assert told(settings) is None
 
 
 @pytest.mark.parametrize("topology", STAY)

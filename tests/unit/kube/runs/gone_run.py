@@ -13,12 +13,15 @@ from infra.kube.errors import ApiError
 from infra.kube.job import Job
 from infra.kube.record import Record, Ttl, parse_record, record_path
 from infra.kube.runs import hand_over
+from infra.kube.runs.gone_pod import Asker
 from infra.kube.runs.hand_over_plan import Plan
 from infra.kube.workload import Workload
 from tests.cli.records import NOW, RECORD
 from tests.unit.kube.server import ApiServer, api_of
 
 TTL = Ttl(3600, "image", "claim", "/data/runs/dev", {"nodeSelector": {"disk": "big"}})
+ASKER = Asker("image", "claim", {})
+"""The stack of the run itself, whose pods have nothing that is unusual."""
 GONE = replace(RECORD, ttl=TTL, workload=Workload("batch/v1", "Job", "train-indexed"))
 OTHER_JOB = "train-other"
 OTHER = replace(
@@ -120,6 +123,7 @@ AWAIT = {
     "done": ["Complete"],
     "failed": ["Failed"],
     "timeout_seconds": 5,
+    "own": vars(ASKER),
 }
 
 

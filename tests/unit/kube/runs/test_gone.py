@@ -22,7 +22,7 @@ from infra.kube.runs.steer import find_workload
 from infra.kube.workload import Workload
 from infra.run.workload import volume_proof
 from tests.cli.records import NOW, RECORD
-from tests.unit.kube.runs.gone_run import AWAIT, GONE, TTL, Server, api_of, hand_over_of, job
+from tests.unit.kube.runs.gone_run import ASKER, AWAIT, GONE, TTL, Server, api_of, hand_over_of, job
 
 DONE = "run dev is finished: all 40 steps are done"
 ROUND = "round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:29500"
@@ -108,13 +108,13 @@ def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
     """
     server = Server(GONE, "finished", "all 40 steps are done")
     api = api_of(server)
-    assert how_ended(api, server.now(), {}) == "finished: all 40 steps are done"
+    assert how_ended(api, server.now(), ASKER) == "finished: all 40 steps are done"
     (pod,) = server.pods
     assert pod["spec"]["nodeSelector"] == {"disk": "big"}
     (container,) = pod["spec"]["containers"]
     assert (container["image"], container["command"][-1]) == ("image", "/data/runs/dev")
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data", "readOnly": True}]
-    assert how_ended(api, server.now(), {}) == "finished: all 40 steps are done"
+    assert how_ended(api, server.now(), ASKER) == "finished: all 40 steps are done"
     assert len(server.pods) == 1
 
 
@@ -127,7 +127,7 @@ def test_record_chooses_no_rights_for_the_pod() -> None:
     more["resources"] = {"limits": {"memory": "4Gi", "nvidia.com/gpu": "8"}, "requests": {"a": "1"}}
     placement = {**TTL.placement, **more, "securityContext": wanted}
     server = Server(replace(GONE, ttl=replace(TTL, placement=placement)), "finished")
-    how_ended(api_of(server), server.now(), {})
+    how_ended(api_of(server), server.now(), ASKER)
     spec = server.pods[0]["spec"]
     assert not {"hostNetwork", "serviceAccountName"} & spec.keys()
     assert len(spec["volumes"]) == 1
@@ -139,7 +139,7 @@ def test_record_chooses_no_rights_for_the_pod() -> None:
 
 def test_end_that_nobody_has_written_is_not_noted() -> None:
     server = Server(GONE, "")
-    assert how_ended(api_of(server), server.now(), {}) == ""
+    assert how_ended(api_of(server), server.now(), ASKER) == ""
     assert server.now().how_ended == ""
 
 
@@ -149,23 +149,23 @@ def test_end_before_the_runs_own_up_is_that_of_another_workload() -> None:
     differ.
     """
     server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(minutes=1))
-    assert how_ended(api_of(server), server.now(), {}) == ""
+    assert how_ended(api_of(server), server.now(), ASKER) == ""
     server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(seconds=5))
-    assert how_ended(api_of(server), server.now(), {})  # within the difference of clocks
+    assert how_ended(api_of(server), server.now(), ASKER)  # within the difference of clocks
 
 
 def test_pod_without_a_line_is_an_error_and_no_end() -> None:
     server = Server(GONE, "finished")
     server.said = ""
     with pytest.raises(TaskError, match="has printed no line"):
-        how_ended(api_of(server), server.now(), {})
+        how_ended(api_of(server), server.now(), ASKER)
 
 
 def test_pod_that_fails_on_the_volume_is_an_error_with_its_words() -> None:
     server = Server(GONE, "finished")
     server.phase, server.said = "Failed", "OSError: Stale file handle"
     with pytest.raises(TaskError, match="how the run ended: OSError: Stale file handle") as raised:
-        how_ended(api_of(server), server.now(), {})
+        how_ended(api_of(server), server.now(), ASKER)
     assert not isinstance(raised.value, NoPodError)  # another run's folder may be readable
 
 
@@ -175,7 +175,7 @@ def test_pod_that_does_not_start_is_told_apart(monkeypatch: pytest.MonkeyPatch) 
     server = Server(GONE, "finished")
     server.phase = "Pending"
     with pytest.raises(NoPodError, match="waited 0 s for pod disttrain-how-ended"):
-        how_ended(api_of(server), server.now(), {})
+        how_ended(api_of(server), server.now(), ASKER)
 
 
 def test_answer_counts_where_the_record_may_not_be_changed() -> None:
@@ -185,11 +185,11 @@ def test_answer_counts_where_the_record_may_not_be_changed() -> None:
     server = Server(GONE, "finished", "all done")
     server.note_status = 403
     api = api_of(server)
-    assert [how_ended(api, server.now(), {}) for _ in range(2)] == ["finished: all done"] * 2
+    assert [how_ended(api, server.now(), ASKER) for _ in range(2)] == ["finished: all done"] * 2
     assert len(server.pods) == 2
     server.note_status = 422
     with pytest.raises(ApiError):
-        how_ended(api, server.now(), {})
+        how_ended(api, server.now(), ASKER)
 
 
 def test_workload_without_such_a_time_starts_no_pod() -> None:
@@ -197,7 +197,7 @@ def test_workload_without_such_a_time_starts_no_pod() -> None:
     itself.
     """
     server = Server(replace(GONE, ttl=None), "finished")
-    assert how_ended(api_of(server), server.now(), {}) == ""
+    assert how_ended(api_of(server), server.now(), ASKER) == ""
     assert server.pods == []
 
 
@@ -301,7 +301,7 @@ def test_stop_and_resume_say_that_it_has_finished() -> None:
     """
     server = Server(GONE, "finished", "all 40 steps are done")
     with pytest.raises(TaskError) as failure:
-        find_workload(api_of(server), server.now(), {})
+        find_workload(api_of(server), server.now(), ASKER)
     assert "all 40 steps are done; Job train-indexed was removed 3600 s after that" in str(
         failure.value
     )
@@ -314,7 +314,7 @@ def test_stop_advises_where_the_kind_has_gone() -> None:
     of_jobset = Workload("jobset.x-k8s.io/v1alpha2", "JobSet", "train-jobset")
     server = Server(replace(GONE, workload=of_jobset, ttl=None), "")
     with pytest.raises(TaskError, match="JobSet train-jobset is not there: somebody has deleted"):
-        find_workload(api_of(server), server.now(), {})
+        find_workload(api_of(server), server.now(), ASKER)
 
 
 def test_time_survives_the_way_to_the_record_and_back() -> None:

@@ -9,7 +9,7 @@ from infra.kube.errors import TaskError
 from infra.kube.runs import await_ready, steer
 from infra.kube.runs.gone import how_ended
 from infra.kube.runs.steer import find_workload
-from tests.unit.kube.runs.gone_run import AWAIT, GONE, TTL, Server, api_of, hand_over_of, job
+from tests.unit.kube.runs.gone_run import ASKER, AWAIT, GONE, TTL, Server, api_of, hand_over_of, job
 
 DEMANDS = {
     "metadata": {"labels": {"team": "ml"}, "annotations": {"cost-center": "7"}},
@@ -31,7 +31,7 @@ def test_pod_has_the_user_labels_and_annotations_of_the_stack_that_asks() -> Non
         "securityContext": {"runAsUser": 5000, "runAsGroup": 5000, "fsGroup": 5000},
     }
     server = Server(replace(GONE, ttl=replace(TTL, placement=wrong)), "finished")
-    how_ended(api_of(server), server.now(), own)
+    how_ended(api_of(server), server.now(), replace(ASKER, placement=own))
     pod = server.pods[0]
     assert pod["metadata"]["labels"]["team"] == "ml"
     assert "a" not in pod["metadata"]["labels"]
@@ -71,11 +71,43 @@ def test_resume_takes_no_rights_from_the_record(monkeypatch: pytest.MonkeyPatch)
 def test_wait_hand_over_and_stop_start_the_pod_with_what_the_cluster_demands() -> None:
     """Whoever asks first, the pod has the user, the labels and the annotations of the stack."""
     waits = Server(GONE, "finished", "all 40 steps are done")
-    await_ready.create(job(**AWAIT, placement=DEMANDS), api_of(waits))
+    await_ready.create(
+        job(**{**AWAIT, "own": {**vars(ASKER), "placement": DEMANDS}}), api_of(waits)
+    )
     hands_over = Server(GONE, "finished", "all 40 steps are done")
     hand_over_of(hands_over, ttl={**vars(TTL), "placement": {**TTL.placement, **DEMANDS}})
     stops = Server(GONE, "finished", "all 40 steps are done")
     with pytest.raises(TaskError, match="all 40 steps are done"):
-        find_workload(api_of(stops), stops.now(), DEMANDS)
+        find_workload(api_of(stops), stops.now(), replace(ASKER, placement=DEMANDS))
     for server in (waits, hands_over, stops):
         assert [demanding(pod) for pod in server.pods] == [(5000, "ml", "7")]
+
+
+def test_record_chooses_neither_image_nor_claim() -> None:
+    """The pod that reads the volume has the image of the stack that asks. Whoever may change the
+    record, a ConfigMap, could otherwise have another user start any image with the data mounted. A
+    claim that is not the platform's is not mounted.
+    """
+    server = Server(replace(GONE, ttl=replace(TTL, image="evil.example.com/image")), "finished")
+    how_ended(api_of(server), server.now(), ASKER)
+    (container,) = server.pods[0]["spec"]["containers"]
+    assert container["image"] == "image"
+    server = Server(replace(GONE, ttl=replace(TTL, claim="of-others")), "finished")
+    with pytest.raises(TaskError, match=r"names the claim of-others, and .* has claim"):
+        how_ended(api_of(server), server.now(), ASKER)
+    assert server.pods == []
+
+
+def test_no_pod_starts_without_a_stack() -> None:
+    """`./disttrain status --kubeconfig` knows no stack, and so no image that it may trust."""
+    server = Server(GONE, "finished")
+    with pytest.raises(TaskError, match="only a stack says with which image"):
+        how_ended(api_of(server), server.now(), None)
+    assert server.pods == []
+
+
+def test_hand_over_of_a_command_trusts_no_record() -> None:
+    """The hand-over of `./disttrain resume` has the image and the claim of the record."""
+    server = Server(GONE, "finished", "all 40 steps are done")
+    hand_over_of(server, by_flag=True)
+    assert server.pods == []
