@@ -79,35 +79,47 @@ class CompiledCode:
             self._taken.add(number)
             self._say(f"compiled code was taken from {FOLDER}/{file.name}")
 
-    def keep(self) -> None:
+    def keep(self, among: World | None = None) -> None:
         """Write the code that torch has used or made so far, if a part of it is in no file yet.
 
         If the volume refuses the file, the code is not kept, and the run goes on.
+
+        `among`: The ranks, if they wait in a collective for at most `train.timeout_seconds`. The
+        volume may take longer than that. Then all ranks must call this, and they exchange meanwhile
+        whether all of them have ended.
         """
-        if not self._is_on or not self._writes:
+        if not self._is_on:
             return
-        made = torch.compiler.save_cache_artifacts()
-        if made is None or _names(made[1]) <= self._known:
-            return
+        made = torch.compiler.save_cache_artifacts() if self._writes else None
+        is_new = made is not None and not _names(made[1]) <= self._known
+
+        def write() -> str:
+            return self._write(*made) if made is not None and is_new else ""
+
+        if is_new:
+            BEAT.phase(Phase.SAVE)  # The volume may be slow, so a long wait here is no hang.
+        said = write() if among is None else among.together_while_asking(write)[among.rank]
+        if said:
+            self._say(said)
+
+    def _write(self, content: bytes, found: Any) -> str:
+        """Write a further file, and return a line for the log."""
         free = [n for n in range(1, MOST_FILES + 1) if n not in self._taken]
         if not free:
-            self._known |= _names(made[1])  # so that the message appears once
-            self._say(
+            self._known |= _names(found)  # so that the message appears once
+            return (
                 f"compiled code is not kept: {self._folder} has {MOST_FILES} files of local rank "
                 f"{self._local_rank}. Delete them, and the next start keeps its code."
             )
-            return
         file = self._file(free[0])
-        BEAT.phase(Phase.SAVE)  # The volume may be slow, so a long wait here is no hang.
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(file, made[0])
+            write_bytes(file, content)
         except OSError as error:
-            self._say(f"compiled code cannot be kept in {file}: {error}")
-            return
-        self._known |= _names(made[1])
+            return f"compiled code cannot be kept in {file}: {error}"
+        self._known |= _names(found)
         self._taken.add(free[0])
-        self._say(f"compiled code is kept in {FOLDER}/{file.name}, {len(made[0]):,} bytes")
+        return f"compiled code is kept in {FOLDER}/{file.name}, {len(content):,} bytes"
 
 
 def _names(found: Any) -> set[str]:

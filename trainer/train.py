@@ -222,7 +222,7 @@ def _evaluate(run: Run, step: int) -> Validation | None:
             f"warning: step {step}: {what}: float16 has overflowed, and nothing is recorded; "
             "bfloat16 has the range of float32"
         )
-    run.compiled.keep()
+    run.compiled.keep(run.world)
     run.parallel.free_gathered()
     if validation is not None:
         run.evaluation_seconds = time.perf_counter() - begin

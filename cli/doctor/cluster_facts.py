@@ -106,6 +106,18 @@ def nodes_of(facts: Facts, selector: Collection[str] = ()) -> list[Node]:
     ]
 
 
+def dynamic_gpus(facts: Facts) -> dict[str, int]:
+    """Return how many GPUs each node hands out by Dynamic Resource Allocation, by its name.
+
+    It is empty if the lists of such devices could not be read: older clusters have none.
+    """
+    names = dict[str, set[str]]()
+    for value in facts.values.get("gpu_slice", []):
+        node, _, devices = value.partition("|")
+        names.setdefault(node, set()).update(devices.split())
+    return {node: len(devices) for node, devices in names.items()}
+
+
 def pods_of(facts: Facts) -> list[Pod]:
     """Return the pods of disttrain's namespace, of the GPU Operator and of the cluster's DNS.
 

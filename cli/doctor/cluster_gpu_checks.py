@@ -1,7 +1,7 @@
 """Checks of the GPUs that the cluster offers to pods, and of its GPU Operator by NVIDIA."""
 
 from cli.check import Check, Fault, error, skip_unless, warning
-from cli.doctor.cluster_facts import Pod, nodes_of, pods_of
+from cli.doctor.cluster_facts import Pod, dynamic_gpus, nodes_of, pods_of
 from cli.doctor.gpu_checks import gpus_wanted
 from cli.facts import Facts, NotSeenError
 from infra.node.expectations import Expectations
@@ -18,6 +18,12 @@ def gpus_allocatable(facts: Facts, expect: Expectations) -> Fault | str:
         raise NotSeenError("no node takes pods; see node-schedulable")
     per_pod = expect.ranks // expect.pods
     most = max(usable, key=lambda node: node.gpus_offered)
+    dynamic = sum(dynamic_gpus(facts).get(node.name, 0) for node in usable)
+    if not most.gpus_offered and dynamic:
+        raise NotSeenError(
+            f"the nodes hand out {dynamic} GPUs by Dynamic Resource Allocation; `pulumi preview` "
+            "says whether pods may ask for them"
+        )
     see = "see operator-pods, and run: kubectl describe nodes (Allocatable, nvidia.com/gpu)"
     if most.gpus_offered < per_pod:
         return error(

@@ -7,6 +7,8 @@ Such lines are consequences, and count only if there are no others. This module 
 import re
 from enum import IntEnum
 
+from cli.logs.line import without_middle
+
 
 class Weight(IntEnum):
     """How likely it is that a line names the cause. A smaller value is more likely."""
@@ -94,6 +96,7 @@ TRACEBACK = re.compile(r"(?:\[rank\d+\]: ?)?Traceback \(most recent call last\):
 
 def weigh(text: str) -> Weight:
     """Return how likely one line names the cause. Of a traceback only the last line counts."""
+    text = without_middle(text)
     if WARNING.match(text):
         return Weight.NOTHING
     if NODE_LOST.match(text):

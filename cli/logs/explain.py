@@ -5,6 +5,7 @@ The meanings of NCCL's errors are from the chapter "Troubleshooting" of NCCL's g
 
 import re
 
+from cli.logs.line import without_middle
 from infra.in_cluster.xids import meaning_of
 
 XID = re.compile(r"NVRM: Xid \((?P<gpu>[^)]*)\): (?P<number>\d+)\b")
@@ -95,6 +96,7 @@ _SENTENCES = tuple((re.compile(pattern), sentence) for pattern, sentence in SENT
 
 def explain(text: str) -> str:
     """Return the sentence for a line; empty if there is none."""
+    text = without_middle(text)
     if not _HINT.search(text):
         return ""  # one quick search is enough for nearly all lines
     if xid := XID.search(text):

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 
 from cli.logs.volume_program import RECORD, TIME_FORMAT
 
+SEARCHED_CHARACTERS = 8192
+
 
 @dataclass(frozen=True)
 class Line:
@@ -48,6 +50,16 @@ def parse_api_line(line: bytes, node: int) -> Line | None:
     except ValueError:
         return None
     return Line(at.timestamp(), node, None, text.decode(errors="replace"))
+
+
+def without_middle(text: str) -> str:
+    """Return the text; of one of more than SEARCHED_CHARACTERS only the beginning and the end.
+
+    A line may have 1 MiB, and a pattern such as `NCCL WARN .*No space left` looks at all that
+    follows each `NCCL WARN`, so its time may grow with the square of the line's length.
+    """
+    half = SEARCHED_CHARACTERS // 2
+    return text if len(text) <= SEARCHED_CHARACTERS else f"{text[:half]} [...] {text[-half:]}"
 
 
 def api_time(at: float) -> str:

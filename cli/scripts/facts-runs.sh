@@ -26,12 +26,15 @@ readonly LONGEST_LINE=400
 age_of() { echo "$(($(date +%s) - $(stat -c %Y "$1")))"; }
 
 # Prints the step and the age of the newest complete checkpoint. Its manifest is written last, so a
-# checkpoint with a manifest is complete.
+# checkpoint with a manifest is complete. Names are sorted by the number: the steps from 100,000,000
+# on have more digits than those before.
 checkpoint() {
-  for manifest in $(find "$1/checkpoints" -path '*/step-*/manifest.json' 2>/dev/null | sort -r); do
-    step=${manifest%/manifest.json}
+  # Other names, which may be of any form, are left out.
+  # shellcheck disable=SC2012
+  for name in $(ls "$1/checkpoints" 2>/dev/null | sed -n '/^step-[0-9]*$/p' | sort -t - -k 2,2nr); do
+    manifest=$1/checkpoints/$name/manifest.json
     if [ -f "$manifest" ]; then
-      printf '%s|%s' "$(echo "${step##*/step-}" | sed 's/^0*\(.\)/\1/')" "$(age_of "$manifest")"
+      printf '%s|%s' "$(echo "${name#step-}" | sed 's/^0*\(.\)/\1/')" "$(age_of "$manifest")"
       return
     fi
   done

@@ -10,6 +10,7 @@ from infra.kube.objects import Json, has_ended, is_true, machine_of, name_of, pa
 from infra.kube.quantity import whole
 from infra.names import GPU_RESOURCE
 
+DYNAMIC = "they are handed out by Dynamic Resource Allocation, whose claims are not counted"
 GPUS = re.compile(rf"{re.escape(GPU_RESOURCE)}(\.shared)?$|nvidia\.com/mig-")
 
 
@@ -22,7 +23,8 @@ class PlatformStatus:
         not_ready: the names of the nodes that are not Ready.
         silent: for each node whose report is overdue, the seconds since its last report.
         gpus: how many GPUs all nodes offer.
-        gpus_used: how many of them pods use; None if the pods of all namespaces may not be read.
+        gpus_used: how many of them pods use; None if the pods of all namespaces may not be read, or
+            the GPUs are handed out by Dynamic Resource Allocation.
         unseen: what could not be read, and why.
         findings: what is wrong with the machines.
         claims: the claims through which the runs reach their data.
@@ -42,7 +44,10 @@ class PlatformStatus:
 
 
 def judge_platform(
-    nodes: Sequence[Json] | None, pods: Sequence[Json] | None, unseen: str = ""
+    nodes: Sequence[Json] | None,
+    pods: Sequence[Json] | None,
+    unseen: str = "",
+    dynamic: Mapping[str, int] | None = None,
 ) -> PlatformStatus:
     """Count the nodes and their GPUs.
 
@@ -50,12 +55,16 @@ def judge_platform(
         nodes: the nodes; None if they may not be read.
         pods: the pods of all namespaces; None if they may not be read.
         unseen: what could not be read, and why.
+        dynamic: the GPUs by Dynamic Resource Allocation, by the name of their node. They count if
+            no node offers GPUs by a device plugin.
     """
     if nodes is None:
         return PlatformStatus(None, unseen=unseen)
     not_ready = tuple(name_of(node) for node in nodes if not is_true(node, "Ready"))
     offered = {name_of(node): _gpus(part(node, "status", "allocatable")) for node in nodes}
     total = sum(offered.values())
+    if not total and (listed := sum((dynamic or {}).get(name, 0) for name in offered)):
+        return PlatformStatus(len(nodes), not_ready, listed, unseen=DYNAMIC)
     if pods is None:
         return PlatformStatus(len(nodes), not_ready, total, unseen=unseen)
     used = sum(gpus_held(pod) for pod in pods)

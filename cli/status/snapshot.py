@@ -25,6 +25,7 @@ from infra.kube.api_server.findings import list_if_allowed, unless_forbidden
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, machine_of, name_of
 from infra.kube.paths import NODES, PODS, log_path, pod_path
+from infra.kube.pods.dynamic_gpus import dynamic_gpus
 from infra.kube.queues.kueue import is_stopped, queue_of
 from infra.kube.queues.kueue_machines import words_of_machines
 from infra.kube.queues.queue_findings import out_of_queue, waiting
@@ -167,7 +168,10 @@ def _platform(api: Api) -> tuple[list[Json], PlatformStatus]:
         return [], judge_platform(None, None, no_nodes)
     pods, no_pods = list_if_allowed(api, "/api/v1/pods")
     found = node_findings(nodes, pods or [], api.now())
-    return nodes, replace(judge_platform(nodes, pods, no_pods), findings=found)
+    platform = judge_platform(nodes, pods, no_pods)
+    if not platform.gpus:
+        platform = judge_platform(nodes, pods, no_pods, dynamic_gpus(api))
+    return nodes, replace(platform, findings=found)
 
 
 def _see(api: Api, record: Record, reports: Reports | None) -> Seen:

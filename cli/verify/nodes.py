@@ -23,6 +23,7 @@ from infra.kube.files.beside_the_disk import access_modes
 from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, machine_of, name_of, part
 from infra.kube.paths import NODES, pod_path
+from infra.kube.pods.dynamic_gpus import dynamic_gpus
 from infra.kube.pods.room import taints_against
 from infra.kube.pods.shared_gpus import offers_parts
 from infra.kube.quantity import whole
@@ -59,10 +60,12 @@ def nodes_to_test(
     pods: Iterable[Json],
     selector: Mapping[str, str],
     tolerations: Sequence[Mapping[str, Any]] = (),
+    dynamic: Mapping[str, int] | None = None,
 ) -> list[NodeToTest]:
     """Return the nodes that match the run's node selector. This function is pure.
 
-    `tolerations` are those of the run's pods.
+    `tolerations` are those of the run's pods, and `dynamic` the GPUs by Dynamic Resource
+    Allocation, by the name of their node.
     """
     held = dict[str, int]()
     for pod in pods:
@@ -84,6 +87,12 @@ def nodes_to_test(
             found.append(NodeToTest(name, problem="it is cordoned, so no pod may start there"))
         elif offered and free <= 0:
             problem = f"its {offered} GPUs are in use; their pods are checked without --nodes"
+            found.append(NodeToTest(name, problem=problem))
+        elif not offered and (count := (dynamic or {}).get(name, 0)):
+            problem = (
+                f"its {count} GPUs are handed out by Dynamic Resource Allocation, which is not "
+                "tested here; those of a run's pods are checked without --nodes"
+            )
             found.append(NodeToTest(name, problem=problem))
         else:
             # CUDA shows several parts of a GPU as one device, and so fewer than the pod was given.
@@ -122,7 +131,8 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
     """
     selector = part(dict(place.placement), "nodeSelector")
     tolerations = place.placement.get("tolerations", [GPU_TOLERATION])
-    found = nodes_to_test(api.list(NODES), api.list("/api/v1/pods"), selector, tolerations)
+    listed = api.list(NODES), api.list("/api/v1/pods")
+    found = nodes_to_test(*listed, selector, tolerations, dynamic_gpus(api))
     if not found:
         said = f"no node has the labels {dict(selector)}"
         return [result("nodes", "error", said, "change nodeSelector, or label a node")]

@@ -25,6 +25,7 @@ READS = {
     "leaderworkerset.x-k8s.io": ("leaderworkersets",),
     "batch.volcano.sh": ("jobs",),
     "scheduling.volcano.sh": ("podgroups",),
+    "resource.k8s.io": ("resourceslices",),  # They list GPUs without a device plugin.
     "kueue.x-k8s.io": ("workloads", "localqueues"),
 }
 

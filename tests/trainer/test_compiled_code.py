@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -215,11 +216,47 @@ def test_first_code_is_kept_before_waits_are_bound(
     A volume may take longer than `train.timeout_seconds`.
     """
     order = list[str]()
-    monkeypatch.setattr(CompiledCode, "keep", lambda self: order.append("keep"))  # pyright: ignore
+    monkeypatch.setattr(CompiledCode, "keep", lambda self, _=None: order.append("keep"))  # pyright: ignore
     monkeypatch.setattr(World, "bound_waits", lambda self, seconds: order.append("bound"))  # pyright: ignore
     run = lab.config(train__max_steps=2, train__warmup_steps=1)
     train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
     assert order[:2] == ["keep", "bound"]
+
+
+def test_later_code_is_kept_while_ranks_ask(
+    run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once waits are bound, the file is written beside the exchanges in which the other ranks ask
+    whether that has ended. They would wait in one collective for at most `train.timeout_seconds`,
+    which a volume may take. Ranks that write nothing exchange too.
+    """
+    file, said, lines = run.run_dir / FOLDER / "local-rank-0-1.bin", list[str](), list[str]()
+
+    class Ranks(World):
+        """The two ranks, each of which works while the other one asks."""
+
+        def together_while_asking(self, work: Callable[[], str]) -> list[str]:
+            assert not file.exists() or self.rank == 1
+            said.append(work())
+            return [*said, ""][:2]
+
+    made(monkeypatch, "of the evaluation")
+    for world in (Ranks(0, 2, 0, 0), Ranks(1, 2, 0, 1)):
+        CompiledCode(run, world, COMPUTE, lines.append).keep(world)
+    assert file.exists()
+    assert said[1:] == [""]
+    assert lines == said[:1]
+    assert "is kept" in lines[0]
+
+
+def test_evaluation_keeps_code_with_all_ranks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an evaluation, code is kept in the way in which ranks with bound waits do it."""
+    kept = list[bool]()
+    monkeypatch.setattr(CompiledCode, "keep", lambda _, among=None: kept.append(among is not None))  # pyright: ignore
+    run = lab.config(train__max_steps=2, train__warmup_steps=1)
+    train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
+    assert kept[:1] == [False]
+    assert set(kept[1:]) == {True}
 
 
 @pytest.mark.parametrize(("keeps", "compiles"), [(False, True), (True, False)])

@@ -1,9 +1,9 @@
-"""Serves `/metrics` to Prometheus from a thread of a pod's program.
+"""Serves `/metrics` to Prometheus from threads of a pod's program.
 
-Training never waits for it. Requests are answered one after another, and the page is made at most
-once a second, so the work stays small for any number of requests. If the port is taken, there are
-no metrics, but nothing else is lost. If the volume hangs, only this thread hangs, and Prometheus
-sees that there is no answer (`up` is 0).
+Training never waits for them. There are a few, so that Prometheus need not wait for a client that
+stalls. One of them at a time makes the page, at most once a second, so the work stays small for any
+number of requests. If the port is taken, there are no metrics, but nothing else is lost. If the
+volume hangs, only these threads hang, and Prometheus sees that there is no answer (`up` is 0).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from trainer.monitoring.text import CONTENT_TYPE
 
 PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"
 PATH = "/metrics"
+CLIENTS_AT_ONCE = 4  # further ones wait
 _CLIENT_SECONDS = 5.0  # so long a client may take for its request
 _PAGE_SECONDS = 1.0
 _READINGS = 5  # so many newest readings are remembered
@@ -43,7 +44,7 @@ def metrics_port(environment: Mapping[str, str]) -> int:
 
 
 class Endpoint:
-    """The server and its thread; if the port is 0 or taken, nothing is served."""
+    """The server and its threads; if the port is 0 or taken, nothing is served."""
 
     def __init__(self, port: int, page: Callable[[], str], say: Callable[[str], None]) -> None:
         """Serve at `port`.
@@ -55,6 +56,7 @@ class Endpoint:
         """
         self._page, self._text, self._made_at = page, "", -math.inf
         self._readings = list[float]()  # the times of the newest ones, by the monotonic clock
+        self._lock = threading.Lock()  # around the page and the readings
         self._is_ending = self._end_was_read = self._is_closed = False
         self._server: _Server | None = None
         if not port:
@@ -79,19 +81,21 @@ class Endpoint:
 
     def answer(self) -> tuple[int, str, bool]:
         """Return the status and text of an answer, and whether the text shows the run's end."""
-        now, shows_end = time.monotonic(), self._is_ending
-        if shows_end or now - self._made_at >= _PAGE_SECONDS:
-            try:
-                self._text = self._page()
-            except Exception as error:  # the answer says it, and training goes on
-                return 500, f"{type(error).__name__}: {error}\n", shows_end
-            self._made_at = now
-        return 200, self._text, shows_end
+        with self._lock:
+            now, shows_end = time.monotonic(), self._is_ending
+            if shows_end or now - self._made_at >= _PAGE_SECONDS:
+                try:
+                    self._text = self._page()
+                except Exception as error:  # the answer says it, and training goes on
+                    return 500, f"{type(error).__name__}: {error}\n", shows_end
+                self._made_at = now
+            return 200, self._text, shows_end
 
     def note_reading(self, shows_end: bool) -> None:
         """Note that an answer was read; `shows_end`: whether it shows the end of the run."""
-        self._readings = [*self._readings[1 - _READINGS :], time.monotonic()]
-        self._end_was_read = self._end_was_read or shows_end
+        with self._lock:
+            self._readings = [*self._readings[1 - _READINGS :], time.monotonic()]
+            self._end_was_read = self._end_was_read or shows_end
 
     def await_last_reading(self, stop: StopRequest) -> None:
         """Let a regular reader see the end of the run: wait for one more reading.
@@ -107,13 +111,23 @@ class Endpoint:
             stop.wait(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Let the thread stop listening soon; a thread that hangs ends with the process."""
+        """Let the threads stop listening soon; a thread that hangs ends with the process."""
         self._is_closed = True
 
     def _serve(self, server: _Server) -> None:
+        threads = [
+            threading.Thread(target=self._answer_clients, args=(server,), daemon=True)
+            for _ in range(CLIENTS_AT_ONCE)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        server.server_close()
+
+    def _answer_clients(self, server: _Server) -> None:
         while not self._is_closed:
             server.handle_request()
-        server.server_close()
 
 
 def next_reading_by(readings: Sequence[float]) -> float:
@@ -129,7 +143,7 @@ def next_reading_by(readings: Sequence[float]) -> float:
 
 
 class _Server(HTTPServer):
-    """Answers one client at a time, by IPv4, and by IPv6 too if the machine has both."""
+    """Answers clients by IPv4, and by IPv6 too if the machine has both."""
 
     timeout = 0.5  # after so many seconds without a request, `handle_request` returns
 
@@ -143,6 +157,8 @@ class _Server(HTTPServer):
             )
         else:
             self.socket = socket.create_server(("", port))
+        # All threads are woken for a client, and only one of them gets it.
+        self.socket.setblocking(False)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Print nothing about a client that closes its connection before the answer."""

@@ -21,6 +21,7 @@ from trainer.launch.stop_request import StopRequest
 from trainer.program.environment import process_environments, process_names
 from trainer.program.exits import report_of
 from trainer.program.own_ranks import OwnRanksWatch
+from trainer.program.peers import PeersWatch
 from trainer.program.progress import Point, ProgressReader
 from trainer.program.progress_file import ProgressFile
 from trainer.program.ranks import ProgramRanks
@@ -83,6 +84,7 @@ class Program:
         self._lock = RunLock(config.run_dir)
         self._ranks: ProgramRanks | None = None
         self._own_ranks: OwnRanksWatch | None = None
+        self._peers: PeersWatch | None = None
         self._names = list[str]()
         self._curve: Curve | None = None
         self._last: Point | None = None
@@ -131,6 +133,7 @@ class Program:
             ) from error
         place, say = here.nodes.index(node.rank), self._output.say
         self._own_ranks = OwnRanksWatch(self._ranks.by_pid(), place, here.world_size, say)
+        self._peers = PeersWatch(place, len(here.nodes), say) if self._reads else None
         return self._ranks
 
     def poll(self) -> bool:
@@ -146,6 +149,8 @@ class Program:
         self._say_sometimes()
         if self._own_ranks is not None:
             self._own_ranks.poll()
+        if self._peers is not None:
+            self._peers.poll(self._last.step if self._last and self._has_stepped else None)
         return self._has_stepped
 
     def ends(self) -> None:

@@ -36,17 +36,31 @@ class Connections:
 
 def connections_of(pid: int) -> Connections:
     """Return the connections of a process; none if the system does not show them."""
-    tables, sockets = list[str](), set[str]()
+    return read_tables(tables_of(pid), sockets_of(pid))
+
+
+def tables_of(pid: int) -> list[str]:
+    """Return the tables of all connections of the network in which a process is.
+
+    There are none if the system does not show them.
+    """
+    tables = list[str]()
     for name in _TABLES:
         with suppress(OSError):
             tables.append(Path(f"/proc/{pid}/net/{name}").read_text())
+    return tables
+
+
+def sockets_of(pid: int) -> set[str]:
+    """Return the inodes of the sockets of a process; none if the system does not show them."""
+    sockets = set[str]()
     with suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 target = str(entry.readlink())
                 if target.startswith("socket:["):
                     sockets.add(target[len("socket:[") : -1])
-    return read_tables(tables, sockets)
+    return sockets
 
 
 def read_tables(tables: Iterable[str], sockets: Collection[str]) -> Connections:
@@ -62,8 +76,8 @@ def read_tables(tables: Iterable[str], sockets: Collection[str]) -> Connections:
             columns = line.split()
             if len(columns) < 10 or columns[3] != _ESTABLISHED or columns[9] not in sockets:
                 continue
-            here, there = _address(columns[1]), _address(columns[2])
-            if _is_loopback(there):
+            here, there = address_of(columns[1]), address_of(columns[2])
+            if is_loopback(there):
                 continue
             own[here] = None
             if int(columns[6], 16) >= RESENT or int(columns[8]) >= ASKED:
@@ -85,7 +99,7 @@ def is_silent(connection: socket.socket) -> bool:
     return info[2] >= RESENT or info[3] >= ASKED  # tcpi_retransmits, tcpi_probes
 
 
-def _address(column: str) -> str:
+def address_of(column: str) -> str:
     """Return the address in a column such as `0100007F:1F90`, which also has the port.
 
     The address is written as 32-bit words in the machine's own byte order.
@@ -98,5 +112,6 @@ def _address(column: str) -> str:
     return socket.inet_ntop(socket.AF_INET6, data).removeprefix("::ffff:")
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether an address leads to the machine itself."""
     return address.startswith("127.") or address == "::1"

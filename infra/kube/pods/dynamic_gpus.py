@@ -6,7 +6,7 @@ ask for that, from Kubernetes 1.36 on, and the class that comes with NVIDIA's dr
 https://kubernetes.io/docs/concepts/resource-management/dynamic-resource-allocation/
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from infra.kube.api_server.api import Api
@@ -16,8 +16,33 @@ from infra.kube.pods.room import PodNeeds, room_problem, usable_nodes
 from infra.kube.quantity import amount
 from infra.names import GPU_RESOURCE
 
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 DEVICE_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
-OF_NVIDIA = "gpu.nvidia.com"  # the class of GPUs that comes with NVIDIA's driver
+OF_NVIDIA = "gpu.nvidia.com"  # NVIDIA's driver, and the class of GPUs that comes with it
+
+
+def dynamic_gpus(api: Api) -> dict[str, int]:
+    """How many whole GPUs NVIDIA's driver lists for each node, by the node's name.
+
+    It is empty if these credentials may not list ResourceSlices, and in Kubernetes 1.33 and older.
+    """
+    listed = object_at(api, SLICES)
+    return gpus_of_slices(parts(listed, "items") if isinstance(listed, dict) else [])
+
+
+def gpus_of_slices(slices: Iterable[Json]) -> dict[str, int]:
+    """Count the whole GPUs of NVIDIA's driver in ResourceSlices, by the name of their node.
+
+    MIG devices do not count: with dynamic MIG, a GPU is listed beside each part that it could have.
+    """
+    names = dict[str, set[str]]()
+    for each in slices:
+        spec = part(each, "spec")
+        for device in parts(spec, "devices") if spec.get("driver") == OF_NVIDIA else []:
+            # While a driver replaces its list, a device is in two slices.
+            if part(device, "attributes", "type").get("string") == "gpu":
+                names.setdefault(str(spec.get("nodeName")), set()).add(str(device["name"]))
+    return {node: len(devices) for node, devices in names.items()}
 
 
 def problem_with_dynamic_gpus(

@@ -470,6 +470,20 @@ def test_gpus_without_the_selected_labels_do_not_count() -> None:
     assert findings(results_of(Seeded("", {**facts, "selected_node": "gpu01"}, expect))) == {}
 
 
+def test_gpus_without_a_device_plugin_are_no_finding() -> None:
+    """A node that hands out its GPUs by Dynamic Resource Allocation offers no nvidia.com/gpu. The
+    doctor cannot tell whether pods may ask for them, and says so instead of finding none.
+    """
+    facts: Changes = {**node(offered=""), "gpu_slice": "gpu01|gpu-0 gpu-1 "}
+    results = results_of(Seeded("", facts))
+    assert findings(results) == {}
+    (found,) = (result for result in results if result.id == "gpus-allocatable")
+    assert found.status == "not checked"
+    assert "2 GPUs by Dynamic Resource Allocation" in found.evidence
+    elsewhere: Changes = {**node(offered=""), "gpu_slice": "gpu02|gpu-0 "}
+    assert list(findings(results_of(Seeded("", elsewhere)))) == ["gpus-allocatable"]
+
+
 def test_gpus_of_a_node_that_takes_no_pods_do_not_count() -> None:
     """The doctor does not count the GPUs of a cordoned node."""
     facts: Changes = {

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from cli.logs.causes import Weight, weigh
+from cli.logs.explain import explain
 from cli.logs.first_error import as_text, first_error, starts
-from cli.logs.line import Line, parse_record
+from cli.logs.line import SEARCHED_CHARACTERS, Line, parse_record
 
 CRASHES = sorted((Path(__file__).parent / "crashes").glob("*.txt"))
 
@@ -101,6 +102,19 @@ def test_trouble_that_training_survived_is_no_cause(warning: str) -> None:
     found = first_error([begun, warned, killed])
     assert found is not None
     assert found.written == killed
+
+
+def test_middle_of_a_long_line_is_not_searched() -> None:
+    """Only the beginning and the end of a long line are searched, and a line may have 1 MiB. The
+    time of some patterns grows with the square of what they search, so that one such line would
+    hold up `logs` for minutes.
+    """
+    error = "CUDA error: device-side assert triggered"
+    half = "x " * (SEARCHED_CHARACTERS // 4)
+    for line in (error + half + half, half + half + error):
+        assert (weigh(line), explain(line) != "") == (Weight.CAUSE, True)
+    hidden = f"{half}{error}{half}"
+    assert (weigh(hidden), explain(hidden)) == (Weight.NOTHING, "")
 
 
 MISSING = "No module named 'xformers'"

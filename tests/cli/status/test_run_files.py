@@ -60,6 +60,18 @@ def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
     assert read_run_files(plan_of(tmp_path)).runs[0].is_done
 
 
+def test_newest_checkpoint_is_that_of_the_highest_step(tmp_path: Path) -> None:
+    """Steps are compared as numbers: 100,000,000 has one digit more than 99,999,950 and would come
+    before it as text. A checkpoint that is being written does not count, whatever the run's name.
+    """
+    run = make_run(tmp_path / "runs" / "step-1", steps=(99_999_950, 100_000_000))
+    building = run / "checkpoints" / ".tmp-step-100000050-a"
+    building.mkdir()
+    (building / "manifest.json").touch()
+    (found,) = read_run_files(plan_of(tmp_path)).runs
+    assert found.saved_step == 100_000_000
+
+
 BEGUN, WAITED = words.begun("step-00000800"), words.waited_for("step-00000800")
 STEP = "step 797/4000 loss 2.0470 val_loss none tokens/s 6900 mfu 10% eta 5 min"
 QUOTED = "rank 1 said: checkpoint step-00000800 is being written"

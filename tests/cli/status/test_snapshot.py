@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from cli.status.reports import SECONDS_OF_LOST, TRY_SECONDS
+from cli.status.screen import platform_line
 from cli.status.snapshot import Snapshot, take_snapshot
 from infra.kube import names
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
+from infra.kube.pods.dynamic_gpus import SLICES
 from infra.kube.record import ALL
 from tests.cli.records import RECORD
+from tests.cli.resource_slices import slice_of
 from tests.cli.status.lost_machine import Server, pod
 
 
@@ -104,6 +107,30 @@ def test_volume_in_the_last_lines_is_not_asked_for(monkeypatch: pytest.MonkeyPat
     server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
     (found,) = seen(server, monkeypatch, with_volume=True).runs
     assert (found.progress.volume, len(server.waited)) == ("", 1)
+
+
+def test_gpus_without_a_device_plugin_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no node offers GPUs by a device plugin, those that NVIDIA's driver for Dynamic Resource
+    Allocation lists are counted. Of a list that is just replaced, both versions are there. How many
+    are in use is not said, because a pod may hold them by a ResourceClaim.
+    """
+    server = Server(5)
+    server.answers[SLICES] = {
+        "items": [
+            slice_of("n1", {"gpu-0": "gpu", "gpu-1": "gpu", "gpu-0-mig-1g10gb-0": "mig"}),
+            slice_of("n1", {"gpu-0": "gpu", "gpu-1": "gpu"}),
+            slice_of("n2", {"gpu-0": "gpu"}),
+            slice_of("n2", {"nic-0": "gpu"}, driver="nic.example.com"),
+            slice_of("n3", {"gpu-0": "gpu"}),  # a node that is gone
+        ]
+    }
+    platform = seen(server, monkeypatch).platform
+    assert (platform.gpus, platform.gpus_used, platform.gpus_idle) == (3, None, {})
+    assert "3 GPUs offered; how many are in use was not seen: " in platform_line(platform)
+    assert "Dynamic Resource Allocation" in platform_line(platform)
+    server.answers["/api/v1/nodes"]["items"][0]["status"]["allocatable"] = {"nvidia.com/gpu": "8"}
+    platform = seen(server, monkeypatch).platform
+    assert (platform.gpus, platform.gpus_used) == (8, 0)
 
 
 def config_map(run_name: str, owner: str = RECORD.owner) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.kube.objects import name_of
+from tests.cli.resource_slices import slice_of
 
 GPU = {"name": "H100", "capability": "9.0", "busy_percent": 0, "memory_mib": 0}
 GOOD: dict[str, Any] = {
@@ -174,6 +175,17 @@ def test_disk_of_another_node_keeps_no_node_from_its_test(
         spec = pod_manifest(pod, "x")["spec"]
         (container,) = spec["containers"]
         assert bool(spec["volumes"]) is bool(container["volumeMounts"]) is mounts
+
+
+def test_gpus_without_a_device_plugin_are_not_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that hands out its GPUs by Dynamic Resource Allocation offers none by a device plugin.
+    A test pod asks for none of them, and that is said of the node. It was said to offer no GPUs.
+    """
+    listed = {"items": [slice_of("a", {"gpu-0": "gpu", "gpu-1": "gpu"})]}
+    first, second = _checked([node("a"), node("b")], None, monkeypatch, claim=listed)
+    assert (first.id, first.status) == ("node a", "not checked")
+    assert "its 2 GPUs are handed out by Dynamic Resource Allocation" in first.evidence
+    assert (second.status, second.evidence.partition(";")[0]) == ("ok", "no GPUs offered")
 
 
 def _checked(

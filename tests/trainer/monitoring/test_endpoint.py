@@ -7,6 +7,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -22,12 +24,16 @@ class Page:
     def __init__(self) -> None:
         self.made = 0
         self.fails = False
+        self.may_end = threading.Event()
+        self.may_end.set()
 
     def __call__(self) -> str:
         self.made += 1
+        made = self.made
+        self.may_end.wait()
         if self.fails:
             raise OSError("the volume is gone")
-        return f"page {self.made}\n"
+        return f"page {made}\n"
 
 
 @pytest.fixture
@@ -96,15 +102,36 @@ def test_page_that_cannot_be_made_is_told_to_the_asker(endpoint: Endpoint, page:
     assert ask(endpoint)[0] == 200
 
 
-def test_client_that_says_nothing_is_dropped(
+def test_client_that_stalls_keeps_nobody_away(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that connects and says nothing is dropped. Otherwise it would keep Prometheus away
-    for ever.
+    """Prometheus is answered beside clients that connect and say nothing. So many of them that no
+    thread is left are dropped: otherwise they would keep Prometheus away for ever.
     """
-    monkeypatch.setattr(module._Handler, "timeout", 1.0)  # pyright: ignore[reportPrivateUsage]
-    with socket.create_connection(("127.0.0.1", endpoint.port or 0)):
-        assert ask(endpoint)[0] == 200
+    for count, limit_seconds in ((module.CLIENTS_AT_ONCE - 1, 600.0), (20, 0.1)):
+        monkeypatch.setattr(module._Handler, "timeout", limit_seconds)  # pyright: ignore[reportPrivateUsage]
+        with ExitStack() as silent:
+            for _ in range(count):
+                silent.enter_context(socket.create_connection(("127.0.0.1", endpoint.port or 0)))
+            assert ask(endpoint)[0] == 200
+
+
+def test_clients_at_once_get_one_page(
+    endpoint: Endpoint, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread makes the page for all clients that ask at once. Several would read the files of
+    the run several times.
+    """
+    monkeypatch.setattr(module, "_PAGE_SECONDS", 3600)
+    page.may_end.clear()
+    answer, asked = endpoint.answer, list[None]()
+    monkeypatch.setattr(endpoint, "answer", lambda: (asked.append(None), answer())[1])
+    with ThreadPoolExecutor() as pool:
+        answers = [pool.submit(ask, endpoint) for _ in range(module.CLIENTS_AT_ONCE)]
+        while len(asked) < module.CLIENTS_AT_ONCE:
+            time.sleep(0.01)
+        page.may_end.set()
+        assert {each.result() for each in answers} == {(200, "page 1\n")}
 
 
 def test_port_that_is_taken_costs_the_metrics_alone(
