@@ -55,7 +55,9 @@ class Folder:
             if found == each.sha256:
                 continue
             missing.append(each)
-            if not found or found not in self._ours.get(each.name, []):
+            if found and found in self._ours.get(each.name, []):
+                self._ours[each.name] = [found]  # the others are of fetches that broke off
+            else:
                 foreign.append(each.name)
         if foreign:
             raise ValueError(
@@ -69,8 +71,8 @@ class Folder:
         """Make the folder, and record that these files are about to be written."""
         self.root.mkdir(parents=True, exist_ok=True)
         for each in missing:
-            # The previous contents stay in place until the new ones are complete, so both are
-            # recorded as written by `fetch`.
+            # The contents that `plan` has found stay in place until the new ones are complete, so
+            # both are recorded as written by `fetch`.
             self._ours[each.name] = [*self._ours.get(each.name, [])[-1:], each.sha256]
         content = json.dumps({"run": self._run, "files": self._ours}, indent=1)
         write(self.root / RECORD, content)

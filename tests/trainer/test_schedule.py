@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,3 +55,6 @@ def test_the_rates_are_those_of_nanogpt() -> None:
     assert learning_rate(100, train) == pytest.approx(1e-3)
     assert learning_rate(600, train) == pytest.approx(5.5e-4)
     assert learning_rate(1100, train) == learning_rate(9999, train) == 1e-4
+    longer = replace(train, max_steps=9999, decay_steps=1100)
+    assert learning_rate(600, longer) == pytest.approx(5.5e-4)
+    assert learning_rate(1100, longer) == 1e-4

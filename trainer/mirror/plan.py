@@ -25,19 +25,24 @@ def next_to_copy(
     return None
 
 
-def too_many(remote: Mapping[int, float | None], newest_local: int, keep_last: int) -> list[int]:
+def too_many(
+    remote: Mapping[int, float | None], newest_local: int, keep_last: int, best_local: int | None
+) -> list[int]:
     """Return the steps of the checkpoints to remove from the mirror, by the volume's own rule.
 
     Checkpoints that are newer than all on the volume are left alone: the run was set back, and will
-    replace them when it gets there again.
+    replace them when it gets there again. The volume's best checkpoint stays, too, if the mirror
+    has a better one from before. Otherwise `next_to_copy` would name it again at once. But a copy
+    of it without a loss is damaged, and is removed so that it is copied anew.
 
     Args:
         remote: The validation losses of the complete checkpoints in the mirror, by step; None if
             none was measured, or if the best checkpoint need not stay.
         newest_local: The newest step on the volume.
         keep_last: How many of the newest checkpoints stay.
+        best_local: The step of the volume's best checkpoint that has to stay, if any.
     """
     ours = sorted((step for step in remote if step <= newest_local), reverse=True)
     losses = [(loss, step) for step, loss in remote.items() if loss is not None]
-    best = min(losses)[1] if losses else None
-    return [step for step in ours[keep_last:] if step != best]
+    stay = {min(losses)[1], best_local} if losses else set[int | None]()
+    return [step for step in ours[keep_last:] if step not in stay or remote[step] is None]

@@ -105,7 +105,7 @@ class Pusher:
             return True
         self._remote[step] = local[step]
         self._results_are_due = True
-        self._remove_too_many(max(local))
+        self._remove_too_many(max(local), best)
         self._remove_leftovers(max(local))
         self._note(newest_step=max(self._remote))
         return True
@@ -211,10 +211,10 @@ class Pusher:
             self._say(f"step {step} of the training that has ended counts no more in the mirror")
         forget_start_over(self._run_dir)
 
-    def _remove_too_many(self, newest_local: int) -> None:
+    def _remove_too_many(self, newest_local: int, best_local: int | None) -> None:
         assert self._remote is not None
         losses = {step: self._val_loss(step) for step in self._remote}
-        for step in too_many(losses, newest_local, self._config.keep_last):
+        for step in too_many(losses, newest_local, self._config.keep_last, best_local):
             folder = store.directory_of(Path(), step).name
             # The manifest goes first, so that the checkpoint is whole or not there.
             self._mirror.remove(f"{folder}/{store.MANIFEST_FILE}")

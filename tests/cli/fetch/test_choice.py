@@ -68,6 +68,23 @@ def test_latest_falls_back_to_one_that_verifies(
     assert f"step-00000200 is damaged on the volume: {reason}" in said
 
 
+def test_run_without_a_whole_checkpoint_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`latest` is refused if no checkpoint verifies, with the reason for each, and with what
+    fetches the rest of the run.
+    """
+    run = make_run(tmp_path / "demo", steps=())
+    with pytest.raises(ValueError, match=r"has no verified checkpoint of this run\. Use --check"):
+        fetch(monkeypatch, LocalPod(), run, tmp_path / "here")
+    damage(add_checkpoint(run, 100))
+    (add_checkpoint(run, 200) / "layout.json").unlink()
+    reasons = r"\(checkpoint step 200 is .* missing; checkpoint step 100 is .* sha256 .*\)\. Use --"
+    with pytest.raises(ValueError, match=reasons):
+        fetch(monkeypatch, LocalPod(), run, tmp_path / "here")
+    assert fetch(monkeypatch, LocalPod(), run, tmp_path / "here", "none").checkpoint is None
+
+
 @pytest.mark.parametrize("choice", ["best", "200"])
 def test_damaged_one_that_was_asked_for_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str

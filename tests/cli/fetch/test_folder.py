@@ -7,6 +7,7 @@ import pytest
 
 from cli.fetch.folder import RECORD, Folder
 from cli.fetch.order import Order
+from infra.kube.errors import TaskError
 from tests.cli.fetch.local_pod import LocalPod, contents, fetch, make_run
 
 
@@ -34,6 +35,29 @@ def test_fetched_file_that_was_edited_is_kept(
     with pytest.raises(ValueError, match=r"run.yaml with other contents"):
         fetch(monkeypatch, LocalPod(), run, here)
     assert (here / "run.yaml").read_text() == "edited: true\n"
+
+
+def test_fetches_that_broke_off_leave_no_strangers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fetch` knows a file as its own after any number of fetches that broke off before a newer
+    one was there. The metrics of a run that trains are new at each fetch, and the user would be
+    told that `fetch` did not write them.
+    """
+    run, here = make_run(tmp_path / "demo"), tmp_path / "here"
+    fetch(monkeypatch, LocalPod(), run, here)
+
+    def break_off(words: list[str]) -> None:
+        if words[0] == "send":
+            raise TaskError("the connection was cut again and again")
+
+    for step in (100, 101, 102):
+        with (run / "metrics.jsonl").open("a") as metrics:
+            metrics.write(f'{{"step": {step}}}\n')
+        with pytest.raises(TaskError, match="again and again"):
+            fetch(monkeypatch, LocalPod(before=break_off), run, here)
+    fetch(monkeypatch, LocalPod(), run, here)
+    assert contents(here) == contents(run)
 
 
 def test_same_contents_and_other_names_do_not_disturb(

@@ -50,6 +50,8 @@ def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
             return found
 
         monkeypatch.setattr(command, "take_snapshot", take_snapshot)
+        # It would ask the volume how a run that is gone has ended.
+        monkeypatch.setattr(command, "with_ends", lambda _api, seen, *_: seen)
         monkeypatch.setattr(command, "WATCH_SECONDS", 0.0)
         monkeypatch.setattr(Api, "now", lambda _: datetime(2026, 11, 22, tzinfo=UTC))
         return main(["status", "--kubeconfig", str(kubeconfig(tmp_path)), *words])
@@ -124,7 +126,19 @@ def test_option_that_would_be_ignored_is_refused(
     assert f"{option}: 'other' cannot be used without --kubeconfig" in said
 
 
-@pytest.mark.parametrize(("state", "exit_status"), [("training", 0), ("failed", 1)])
+@pytest.mark.parametrize(
+    ("state", "exit_status"),
+    [
+        ("training", 0),
+        ("queued", 0),
+        ("recovering", 0),
+        ("finished", 0),
+        ("stalled", 1),
+        ("failing", 1),
+        ("failed", 1),
+        ("gone", 1),
+    ],
+)
 def test_exit_status_is_that_of_the_run(status: Status, state: str, exit_status: int) -> None:
     """The exit status says whether the run needs somebody."""
     assert status([seen(run(state))], "dev") == exit_status

@@ -12,7 +12,7 @@ from trainer.checkpoint import save, store
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.save import Save
 from trainer.config import RunConfig
-from trainer.mirror.status import STATUS_FILE
+from trainer.mirror.status import STATUS_FILE, MirrorStatus, write_status
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR
 
@@ -87,4 +87,33 @@ def test_unreadable_status_of_mirror_fails_no_save(tmp_path: Path) -> None:
     saver.begin(3, tensors, {"step": 3}, "", is_last=False)
     saver.wait()
     assert store.complete_steps(root) == [3]
+    lock.release()
+
+
+def test_checkpoint_stays_while_the_mirror_copies_it(tmp_path: Path) -> None:
+    """A checkpoint that is being copied to the mirror is not removed from the volume, although it
+    is too old. Otherwise a copy that takes longer than a few saves would never be completed.
+    """
+    settings = {
+        "data_root": str(tmp_path),
+        "dataset": {"file": "text"},
+        "checkpoint": {
+            "mirror": f"file://{tmp_path}/mirror",
+            "keep_last": 1,
+            "keep_best": False,
+        },
+    }
+    run = RunConfig.from_mapping(settings)
+    root, kept = run.run_dir / CHECKPOINTS_DIR, list[list[int]]()
+    lock = RunLock(run.run_dir)
+    lock.acquire()
+    saver = Save(run, World(), torch.device("cpu"), "tag", lock, [].append)
+    tensors = {"model.weight": torch.full((50,), math.pi)}
+    for step, copied in ((1, 1), (2, 1), (3, None)):
+        write_status(run.run_dir, MirrorStatus(copying_step=copied))
+        state = {"step": step, "val_loss": float(step)}  # the first one is the best one
+        saver.begin(step, tensors, state, "", is_last=False)
+        saver.wait()
+        kept.append(store.complete_steps(root))
+    assert kept == [[1], [2, 1], [3]]
     lock.release()

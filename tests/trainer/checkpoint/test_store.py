@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from trainer.checkpoint import durable, layout, part_files, retention, store
-from trainer.launch.exit_codes import FatalError
+from trainer.launch.exit_codes import FatalError, RetryableError
 
 
 def save(root: Path, step: int, keep_last: int = 3, val_loss: float | None = None) -> None:
@@ -274,6 +274,89 @@ def test_a_full_disk_leaves_the_earlier_ones_alone(
     assert latest(tmp_path) == (1, [])
 
 
+class Disk:
+    """Notes what fsync has made durable: the bytes of files, and the names in folders."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._durable: dict[int, object] = {}
+        fsync = os.fsync
+
+        def noted(descriptor: int) -> None:
+            fsync(descriptor)
+            path = Path(f"/proc/self/fd/{descriptor}")
+            self._durable[path.stat().st_ino] = self._content(path)
+
+        monkeypatch.setattr(os, "fsync", noted)
+
+    def would_lose(self, *paths: Path) -> list[str]:
+        """Return those of these paths of which a power cut would leave something else."""
+        kept = self._durable
+        return [p.name for p in paths if kept.get(p.stat().st_ino) != self._content(p)]
+
+    @staticmethod
+    def _content(path: Path) -> object:
+        return sorted(p.name for p in path.iterdir()) if path.is_dir() else path.read_bytes()
+
+
+def test_power_cut_leaves_only_whole_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint gets its name only when its files and their names are durable, and the save
+    counts only when that name is. Otherwise a power cut could leave the name without the files, and
+    lose the step that `status` and the mirror already count on.
+    """
+    disk, rename, renamed = Disk(monkeypatch), Path.rename, list[str]()
+
+    def rename_what_is_durable(path: Path, target: Path) -> None:
+        assert disk.would_lose(path, *path.iterdir()) == []
+        renamed.append(target.name)
+        rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename_what_is_durable)
+    save(tmp_path, 1)
+    assert renamed == ["step-00000001"]
+    assert disk.would_lose(tmp_path) == []
+
+
+def test_file_of_a_run_is_replaced_wholly_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file, such as the marker of a finished run, is durable when its writing has ended. A
+    write that the disk refuses leaves the file as it was, and nothing beside it.
+    """
+    path = tmp_path / "done.json"
+    with monkeypatch.context() as watched:
+        disk = Disk(watched)
+        durable.write_json(path, {"step": 1})
+        assert disk.would_lose(path, tmp_path) == []
+
+    def no_space(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space left"):
+        durable.write_json(path, {"step": 2})
+    assert json.loads(path.read_text()) == {"step": 1}
+    assert [each.name for each in tmp_path.iterdir()] == ["done.json"]
+
+
+def test_error_of_a_folders_fsync_fails_the_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A save fails if the storage fails at the fsync of a folder. Only a file system that cannot do
+    it at all is excused.
+    """
+    fsync = os.fsync
+
+    def fail_for_directories(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_for_directories)
+    with pytest.raises(OSError, match="Input/output error"):
+        save(tmp_path, 1)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_leftovers_of_an_interrupted_save_are_ignored_and_removed(tmp_path: Path) -> None:
     save(tmp_path, 1)
     (tmp_path / ".tmp-step-00000002-99").mkdir()
@@ -366,18 +449,26 @@ def test_a_file_system_without_fsync_of_directories_will_do(
     assert latest(tmp_path) == (1, [])
 
 
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), FatalError),
+        (OSError(errno.EIO, "Input/output error"), RetryableError),
+    ],
+)
 def test_an_unreadable_file_is_no_damaged_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, kind: type[Exception]
 ) -> None:
-    """A checkpoint that cannot be read for lack of rights is an error and is not skipped as
-    damaged, for `sample` and `export` as well.
+    """A checkpoint that cannot be read for lack of rights, or because the storage fails, is an
+    error and is not skipped as damaged, for `sample` and `export` as well. Only an error of the
+    storage may go away when the run is started again.
     """
     save(tmp_path, 1)
     save(tmp_path, 2)
 
     def fail(path: Path) -> str:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        raise error
 
     monkeypatch.setattr(store, "sha256_of", fail)
-    with pytest.raises(FatalError, match="step-00000002 cannot be read"):
+    with pytest.raises(kind, match="step-00000002 cannot be read"):
         latest(tmp_path)

@@ -210,7 +210,7 @@ def test_a_stop_may_take_longer_than_half_a_minute(lab: Lab) -> None:
     large model would be cut off each time.
     """
     run = lab.config(**{**ENDLESS, "checkpoint__interval": 0})
-    node = lab.start_entrypoint(run, 0, 1, 2, free_port(), slow_disk_seconds=6)  # in six fsyncs
+    node = lab.start_entrypoint(run, 0, 1, 2, free_port(), slow_disk_seconds=7)  # in five fsyncs
     wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
     node.terminate()
     assert node.wait(timeout=90) == ExitCode.PREEMPTED, lab.logs()

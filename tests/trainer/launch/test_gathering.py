@@ -23,10 +23,13 @@ def running(members: list[int], rules: RoundRules = TWO_OF_FOUR) -> Gathering:
 
 
 def test_without_nodes_min_a_round_needs_all_nodes() -> None:
-    """Without `train.nodes_min` a round needs all nodes: nothing is started with fewer, and no
-    round is ended to take a node back.
+    """Without `train.nodes_min` a round needs all nodes: nothing is started with fewer, no round is
+    ended to take a node back, and no waiting node is told that its round is sure to come.
     """
     gathering = Gathering(ALL_NEEDED)
+    for is_running in (False, True):
+        said = gathering.describe([0, 1], is_running)
+        assert said == ("waiting for node(s) 2 to join", False)
     assert gathering.next_round([0, 1], now=0) == []
     assert gathering.next_round([0, 1], now=1e6) == []
     assert gathering.next_round([2, 1, 0], now=1e6) == [0, 1, 2]
@@ -108,6 +111,15 @@ def test_a_node_that_ends_a_young_round_is_left_out_once() -> None:
     assert gathering.to_take_back([2], now=709) == []
     assert gathering.to_take_back([2], now=710) == [2]
     assert gathering.next_round([0, 1, 2, 3], now=720) == [0, 1, 2, 3]
+
+
+def test_a_node_that_was_left_out_is_not_waited_for() -> None:
+    """A round that omits the node that ended the one before does not wait for that node either. It
+    may be away for long, and the others would train later for nothing.
+    """
+    gathering = running([0, 1, 2, 3])
+    assert gathering.lost(2, others=3, now=399)
+    assert gathering.next_round([0, 1, 3], now=400) == [0, 1, 3]
 
 
 def test_a_node_that_is_needed_is_never_left_out() -> None:

@@ -245,6 +245,24 @@ def test_copy_newer_than_the_volume_is_left_alone(volume: Volume, remote: Path) 
     assert sorted(remote_manifests(volume.mirror)) == [30, 40, 50]
 
 
+def test_better_copy_of_a_lost_volume_lets_copies_end(tmp_path: Path) -> None:
+    """A mirror that still has a better checkpoint than the new volume keeps that one and the
+    volume's best one. Otherwise the volume's best one would be removed there and copied again,
+    without a pause and without an end.
+    """
+    url = f"file://{tmp_path}/mirror"
+    lost = Volume(tmp_path / "lost" / "words", url)
+    for step, loss in ((10, 1.0), (20, 2.0)):
+        write_checkpoint(lost.root, step, val_loss=loss)
+        lost.push()
+    volume = Volume(tmp_path / "new" / "words", url)
+    for step, loss in ((20, 2.0), (30, 3.0), (40, 4.0)):
+        write_checkpoint(volume.root, step, val_loss=loss)
+        pusher = volume.pusher()
+        assert False in [pusher.push_next() for _ in range(4)]
+    assert sorted(remote_manifests(volume.mirror)) == [10, 20, 30, 40]
+
+
 def test_volume_that_was_displaced_copies_nothing(
     volume: Volume, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
