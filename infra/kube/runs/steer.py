@@ -45,7 +45,7 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
     return record
 
 
-def find_workload(api: Api, record: Record, own: Json | None = None) -> Json:
+def find_workload(api: Api, record: Record, own: Json | None) -> Json:
     """The workload of a run.
 
     Args:

@@ -40,7 +40,7 @@ def try_pod(
     pod: Json,
     workload: Workload | None,
     found: Findings,
-    small: Json | None = None,
+    small: Json | None,
 ) -> Json:
     """Ask the API server whether it would accept such a pod, and then one with fewer resources.
 
