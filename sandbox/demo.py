@@ -106,8 +106,8 @@ def worth_saying(line: str) -> str:
 def _follow(stack: Stack, run_dir: Path) -> str:
     live, text = LiveLine(), "no step"
     max_steps = int(stack.output("maxSteps"))
-    for point in until_done(run_dir, NO_STEP_SECONDS, still_alive=lambda: None):
-        text = step_text(point, max_steps).strip()
+    for point in until_done(run_dir, NO_STEP_SECONDS):
+        text = step_text(point, max_steps)
         live.show(f"  {text}")
     live.end(f"  {text}")
     return text

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,16 +25,12 @@ def train_points(run_dir: Path) -> list[dict[str, Any]]:
     return [point for point in metrics(run_dir) if "loss" in point]
 
 
-def until_done(
-    run_dir: Path, limit_seconds: float, still_alive: Callable[[], None]
-) -> Iterator[dict[str, Any]]:
+def until_done(run_dir: Path, limit_seconds: float) -> Iterator[dict[str, Any]]:
     """Yield each new training point until the done marker appears.
 
     Args:
         run_dir: `<data root>/runs/<run name>` as seen on the host.
         limit_seconds: the longest time that may pass between two new points.
-        still_alive: a function that is called between two reads, and raises an error when the
-            training has failed.
 
     Raises:
         TimeoutError: there was no new point for `limit_seconds`.
@@ -52,7 +48,6 @@ def until_done(
             return
         if time.monotonic() > deadline:
             raise TimeoutError(f"{run_dir}: no new step for {limit_seconds:.0f} s")
-        still_alive()
         time.sleep(POLL_SECONDS)
 
 
@@ -77,8 +72,7 @@ class LiveLine:
         print(f"\r\033[K{text}" if self.terminal else text, flush=True)
 
 
-def step_text(point: dict[str, Any], max_steps: int | None = None) -> str:
+def step_text(point: dict[str, Any], max_steps: int) -> str:
     """A point as text, such as `step 20/300  loss 3.1234  12,345 tokens/s`."""
-    of = f"/{max_steps}" if max_steps else ""
     rate = f"{point.get('tokens_per_second', 0):,.0f}"
-    return f"  step {point['step']}{of}  loss {point['loss']:.4f}  {rate} tokens/s"
+    return f"step {point['step']}/{max_steps}  loss {point['loss']:.4f}  {rate} tokens/s"

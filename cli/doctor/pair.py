@@ -19,8 +19,8 @@ class Machine:
 
     name: str
     facts: Facts
-    is_server: bool = False
-    sees: Mapping[str, Facts] | None = None
+    is_server: bool
+    sees: Mapping[str, Facts] | None
 
 
 Found: TypeAlias = Iterator[tuple[str, Fault | str]]

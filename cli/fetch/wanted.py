@@ -58,7 +58,7 @@ class FoundRun:
 
     files: tuple[Wanted, ...]
     checkpoints: tuple[Checkpoint, ...]
-    links: tuple[str, ...] = ()
+    links: tuple[str, ...]
 
 
 def parse_choice(text: str) -> str:

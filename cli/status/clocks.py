@@ -78,7 +78,7 @@ def ahead_when_told(pod: Json) -> float:
     return (datetime.fromisoformat(max(own)) - datetime.fromisoformat(max(noted))).total_seconds()
 
 
-def doubted_age(progress: Progress, now: datetime, ahead_seconds: float = 0.0) -> int:
+def doubted_age(progress: Progress, now: datetime, ahead_seconds: float) -> int:
     """Return the age of the last step that a wrong clock may explain, in seconds.
 
     Args:

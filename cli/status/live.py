@@ -52,7 +52,7 @@ def is_possible(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def drawing(seen: Snapshot, now: datetime, price_per_gpu_hour: float | None = None) -> Group:
+def drawing(seen: Snapshot, now: datetime, price_per_gpu_hour: float | None) -> Group:
     """Return the content of the screen. This function is pure.
 
     Args:

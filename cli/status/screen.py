@@ -100,7 +100,7 @@ def machine_lines(platform: PlatformStatus) -> list[str]:
     return [*machines, *claim_lines(platform.claims)]
 
 
-def idle_line(platform: PlatformStatus, price_per_gpu_hour: float | None = None) -> str:
+def idle_line(platform: PlatformStatus, price_per_gpu_hour: float | None) -> str:
     """Return which nodes have idle GPUs, and with a price what they cost in an hour.
 
     The line is empty if all GPUs are in use. It is also empty for a single node without a price,

@@ -25,7 +25,7 @@ def prune(
     plan: ImagePlan,
     containerd: Containerd,
     say: Say,
-    keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
+    keep_unused_minutes: int,
 ) -> list[str]:
     """Remove tags of the plan's repository that nothing needs.
 

@@ -63,7 +63,7 @@ def sbom(reference: str, image: Image, fetch: Fetch | None = None) -> dict[str, 
     }
 
 
-def package_files(layers: Iterable[Blob], fetch: Fetch | None = None) -> dict[str, str]:
+def package_files(layers: Iterable[Blob], fetch: Fetch | None) -> dict[str, str]:
     """Return `{path: text}` of the files that say what is installed, with all layers applied."""
     found: dict[str, str] = {}
     for layer in layers:

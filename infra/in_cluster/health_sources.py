@@ -29,7 +29,7 @@ SMI = (
 LINKS = Path("/sys/class/infiniband")
 
 
-def kernel_lines(file: Path | None = None) -> list[str]:
+def kernel_lines(file: Path | None) -> list[str]:
     """The lines of the kernel's log that the kernel still has.
 
     Args:

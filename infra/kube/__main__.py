@@ -4,11 +4,11 @@ The task reads its job as JSON from standard input, because the job holds the ku
 not be on a command line. On SIGTERM, SIGINT or SIGHUP the task cleans up before it ends. It does
 the same when the shell that has started it ends, for example after Ctrl-C.
 
-A task is a module with the functions `create` and `delete`. It lacks one if there is nothing to do:
-most guards have only a `delete`, and a task that makes nothing only a `create`. `copies` has none,
-because `run_task` removes the copies of the kubeconfig at the end of every task. It is the first
-task that the engine records, so `destroy` has at least this one to run, even if `up` was killed
-before it had registered another one.
+A task is a module with the functions `create` and `delete`. It lacks one of them if there is
+nothing to do: most guards have only a `delete`, and a task that makes nothing only a `create`. The
+task `copies` has neither, because `run_task` removes the copies of the kubeconfig at the end of
+every task. It is the first task that the engine records, so `destroy` has at least this one to run,
+even if `up` was killed before it had registered another one.
 
 Exit status: 0: the task is done; 1: the task failed, and the reason was printed; 2: the command
 line is wrong.

@@ -12,7 +12,10 @@ WAY_OUT = (
     f"If the cluster is gone for good, let the stack forget it: {VARIABLE}=true pulumi destroy"
 )
 PATIENCE_SECONDS = 15.0
-"""How long a guard tries to reach a cluster, or any task one that the user has given up."""
+"""How long a guard tries to reach its cluster.
+
+If the user has declared the cluster gone, every task tries only for so long.
+"""
 
 
 def is_given_up() -> bool:

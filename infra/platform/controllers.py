@@ -44,8 +44,8 @@ class ControllerArgs:
     settings: ControllerSettings
     connection: Connection
     stack: str
-    objects: Sequence[Manifest] = ()
-    numbers_claim: NumbersClaim | None = None
+    objects: Sequence[Manifest]
+    numbers_claim: NumbersClaim | None
 
     @property
     def kind(self) -> ControllerKind:

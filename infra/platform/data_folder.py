@@ -7,7 +7,7 @@ import pulumi
 
 from infra.dependencies import child_options
 from infra.node.runner import EitherWayRunner, Script
-from infra.platform.repair import NO_REPAIR, Repair
+from infra.platform.repair import Repair
 from infra.settings import HostSettings
 
 
@@ -27,7 +27,7 @@ class DataFolderArgs:
     purge: bool
     host: HostSettings
     whose: Mapping[str, pulumi.Input[str]]
-    repair: Repair = NO_REPAIR
+    repair: Repair
 
 
 class DataFolder(pulumi.ComponentResource):

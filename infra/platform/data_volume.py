@@ -39,9 +39,9 @@ class DataVolumeArgs:
     stack: str
     connection: Connection
     namespace_uid: pulumi.Output[str]
-    keeps_claim: bool = False
-    purges: str = ""
-    has_data_folder: bool = True
+    keeps_claim: bool
+    purges: str
+    has_data_folder: bool
 
 
 class DataVolume(pulumi.ComponentResource):

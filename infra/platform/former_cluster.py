@@ -1,7 +1,7 @@
 """Reads from the stack's state in which cluster its objects are. The functions are pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from infra.kube.objects import part
 from infra.kube.paths import CLAIMS, CONFIG_MAPS, NAMESPACES, VOLUMES
@@ -39,7 +39,7 @@ class FormerCluster:
     is_existing: bool
     kubeconfig: str
     context: str
-    uids: Mapping[str, str] = field(default_factory=dict[str, str])
+    uids: Mapping[str, str]
 
 
 def former_cluster(resources: Sequence[StateResource]) -> FormerCluster | None:

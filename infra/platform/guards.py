@@ -1,7 +1,7 @@
 """What `pulumi destroy` does first: it checks whether it may delete, and removes leftover pods."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -26,9 +26,9 @@ class GuardArgs:
 
     connection: Connection
     k3s_is_ours: bool
-    queue: Mapping[str, str] = field(default_factory=dict[str, str])
-    controllers: Sequence[Mapping[str, Any]] = ()
-    own_namespaces: Sequence[OwnNamespace] = ()
+    queue: Mapping[str, str]
+    controllers: Sequence[Mapping[str, Any]]
+    own_namespaces: Sequence[OwnNamespace]
 
 
 class DestroyGuard(pulumi.ComponentResource):

@@ -28,9 +28,9 @@ class NamespaceArgs:
 
     connection: Connection
     stack: str
-    exists: bool = False
-    kept: bool = False
-    fixed_names: Sequence[str] = ()
+    exists: bool
+    kept: bool
+    fixed_names: Sequence[str]
 
 
 def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from infra.dependencies import dependencies
 from infra.node.runner import Runner, Script
 from infra.platform.of_machine import of_machine
 from infra.platform.proxy import proxy_environment
-from infra.platform.repair import NO_REPAIR, Repair
+from infra.platform.repair import Repair
 from infra.settings import ProxySettings
 
 ADDRESS = "address="  # The last line that nfs-client.sh prints begins with this text.
@@ -51,7 +51,7 @@ class NfsServerArgs:
     proxy: ProxySettings
     host: str
     runner: Runner
-    repair: Repair = NO_REPAIR
+    repair: Repair
 
 
 class NfsServer(pulumi.ComponentResource):
@@ -113,7 +113,7 @@ class NfsMachineArgs:
     server: NfsServer
     runner: Runner
     gone: bool
-    repair: Repair = NO_REPAIR
+    repair: Repair
 
 
 class NfsMachine(pulumi.ComponentResource):

@@ -7,7 +7,7 @@ import re
 
 from infra.labels import content_hash
 
-# Data sets of the presets whose Jobs have a name that users of the original set-up know.
+# What the names of Jobs call the data sets of two presets, which have the same text.
 KNOWN_NAMES = {"shakespeare-char": "tiny-shakespeare", "shakespeare-gpt2": "tiny-shakespeare"}
 MOST_CHARACTERS = 63
 """The longest DNS label, and also the longest value of a label of an object.
@@ -21,10 +21,10 @@ DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 def dataset_job_name(dataset: str, stack: str, instance: str, *, owns_platform: bool) -> str:
     """The name `download-<data set>`, with the stack's name if another stack owns the platform.
 
-    The stack's name follows at the end, or `instance` instead of it. Then the name also ends with a
-    hash of both, because two stacks would have the same name otherwise: the data set `wiki-small`
-    and no stack's name, or the data set `wiki` and the stack `small`. The name also ends with a
-    hash if it would not be valid otherwise.
+    At the end follows the stack's name, or `instance` instead of it, and after that a hash. Without
+    the hash, two stacks could have the same name: one with the data set `wiki-small` and no stack's
+    name in it, and one with the data set `wiki` and the stack `small`. A name that would not be
+    valid also gets a hash.
 
     Args:
         dataset: the name of the data set.

@@ -106,7 +106,7 @@ def make_run(
     opts: pulumi.ResourceOptions,
     *,
     owns_platform: bool,
-    former_namespaces: Sequence[str] = (),
+    former_namespaces: Sequence[str],
 ) -> MadeRun:
     """Register everything of a run.
 

@@ -59,8 +59,8 @@ class WorkloadArgs:
     training_timeout_seconds: int
     pods_min: int
     platform_stack: str
-    ready_means: str = ""
-    former_namespaces: Sequence[str] = ()
+    ready_means: str
+    former_namespaces: Sequence[str]
 
 
 class Workload(pulumi.ComponentResource):

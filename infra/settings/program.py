@@ -60,7 +60,7 @@ class ProgramSettings:
 
     config: RunConfig
     files: Mapping[str, bytes]
-    image: ProgramImage | None = None
+    image: ProgramImage | None
 
 
 def has_program(reader: Reader) -> bool:

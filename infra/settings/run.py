@@ -68,8 +68,8 @@ class RunSettings:
     tokenizer_file: DatasetFile | None
     metrics_port: int
     program_files: Mapping[str, bytes]
-    program_image: ProgramImage | None = None
-    ttl_seconds: int | None = None
+    program_image: ProgramImage | None
+    ttl_seconds: int | None
 
 
 @dataclass(frozen=True)

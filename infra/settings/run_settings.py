@@ -55,13 +55,13 @@ class DatasetChoice:
     `options` holds the other keys of the configuration's section `dataset` (see OPTION_KEYS).
     """
 
-    name: str | None = None
-    url: str | None = None
-    file: str | None = None
-    sha256: str | None = None
-    tokenizer: str | None = None
-    files: tuple[Mapping[str, Any], ...] | None = None
-    options: Mapping[str, Any] | None = None
+    name: str | None
+    url: str | None
+    file: str | None
+    sha256: str | None
+    tokenizer: str | None
+    files: tuple[Mapping[str, Any], ...] | None
+    options: Mapping[str, Any] | None
 
 
 def keys_of_run() -> dict[str, str]:
@@ -97,7 +97,7 @@ def build_run_config(
     dataset: DatasetChoice,
     overrides: Mapping[str, Any],
     *,
-    smoke_test: bool = False,
+    smoke_test: bool,
 ) -> tuple[RunConfig | None, list[str]]:
     """Return the run's configuration, or None and the problems. Each begins with the stack's key.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -66,12 +66,12 @@ class PodParts:
     pull_secrets: tuple[str, ...]
     config_map: str
     claim: str
-    group_writes: bool = False
-    ca_config_map: str = ""
-    bpe_file: str = ""
-    limits: Mapping[str, str] = field(default_factory=dict[str, str])
-    command_limits: Mapping[str, str] = field(default_factory=dict[str, str])
-    user: int = TRAINER_UID
+    group_writes: bool
+    ca_config_map: str
+    bpe_file: str
+    limits: Mapping[str, str]
+    command_limits: Mapping[str, str]
+    user: int
 
 
 def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:

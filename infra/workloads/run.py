@@ -5,7 +5,7 @@ workload then render their objects from this value.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from infra.names import TRAINING
 from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
 from infra.pod_metadata import NO_MESH_LABELS, pod_annotations, with_own
-from infra.settings.pods_neighbours import LEFT_TO_KUBERNETES, NeighbourSettings
+from infra.settings.pods_neighbours import NeighbourSettings
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.pod import PodParts, of_commands, training_pod
 from infra.world import World
@@ -42,14 +42,14 @@ class Placement:
         queue_levels: the levels of the topology of the run's queue, if the platform has made one.
     """
 
-    node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
-    tolerations: tuple[Mapping[str, Any], ...] = ()
-    priority_class: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
-    labels: Mapping[str, str] = field(default_factory=dict[str, str])
-    neighbours: NeighbourSettings = LEFT_TO_KUBERNETES
-    runtime_class: str = ""
-    queue_levels: tuple[str, ...] = ()
+    node_selector: Mapping[str, str]
+    tolerations: tuple[Mapping[str, Any], ...]
+    priority_class: str
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+    neighbours: NeighbourSettings
+    runtime_class: str
+    queue_levels: tuple[str, ...]
 
     @property
     def is_queues_choice(self) -> bool:
@@ -156,11 +156,11 @@ class Run:
     platform_identity: Mapping[str, Any]
     stack: str
     owner: Any
-    queue: Mapping[str, str] = field(default_factory=dict[str, str])
-    program_volume: Manifest | None = None
-    program_image: str = ""
-    run_dir: str = ""
-    ttl_seconds: int | None = None
+    queue: Mapping[str, str]
+    program_volume: Manifest | None
+    program_image: str
+    run_dir: str
+    ttl_seconds: int | None
 
     @property
     def ttl(self) -> Manifest:

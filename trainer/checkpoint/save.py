@@ -249,7 +249,7 @@ class Save:
         return {}
 
     def _prune(self) -> None:
-        """Remove the checkpoints that are no longer needed. An error of the storage is only said.
+        """Remove checkpoints that are no longer needed. An error of the storage is only printed.
 
         The new checkpoint is in place, so its save must not count as failed.
         """

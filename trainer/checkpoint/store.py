@@ -144,9 +144,10 @@ def remove_or_say(directory: Path, say: Callable[[str], None]) -> None:
 def set_damaged_aside(root: Path, newest_good: int | None) -> None:
     """Rename the checkpoints after `newest_good` to damaged-step-<number>; they keep their files.
 
-    Otherwise `retention.prune` could keep them in place of good ones. One that an earlier start has
-    renamed gives way to that of the same step. But if `newest_good` is None, the run starts over,
-    and then all stay, because they may be undamaged: the later ones get a further number.
+    Otherwise `retention.prune` could keep them in place of good ones. If an earlier start has
+    already renamed a checkpoint of the same step, that one is removed. But if `newest_good` is
+    None, the run starts over, and its checkpoints may be undamaged. Then none is removed: of two
+    checkpoints of one step, the later one gets a number at the end of its name.
     """
     for step in all_steps(root):
         if newest_good is None or step > newest_good:

@@ -26,8 +26,8 @@ class Usual:
         report: The median of the time between two reports.
     """
 
-    step: float | None = None
-    report: float | None = None
+    step: float | None
+    report: float | None
 
     def is_hang(self, microseconds: float) -> bool:
         """Whether a step that takes so many microseconds is a hang."""

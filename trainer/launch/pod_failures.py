@@ -79,8 +79,8 @@ class PodFailures:
         self._count = Count(revision)
         self._reads, self._writes = bool(revision), bool(revision) and writes
         self._known: set[Count | None] = {None}
-        """What the file can hold if no other pod has written it: what this pod has last read there
-        or written, or nothing."""
+        """What the file can hold if no other pod has written it: nothing (None), or what this pod
+        has read or written there. Anything else is from another pod."""
         self._has_warned = self._is_replaced = False
 
     def start(self, newest: Callable[[], str]) -> None:

@@ -21,7 +21,7 @@ from trainer.watch.hang import AS_BY
 
 PING_SECONDS = 10.0
 CUT_OFF = "is cut off"
-"""The reason why a node has left begins so if the network does not reach the node any more."""
+"""The beginning of the reason why a node has left, if the network does not reach the node."""
 _UNREACHED = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _HELLO_SECONDS = 20.0
 _MOST_STRANGERS = 256

@@ -2,10 +2,11 @@
 
 This module does no input or output.
 
-`./disttrain status` reads only the last lines of a pod, and may read nothing else of a run. The
-lines about steps would push out of them which checkpoint was last verified and what the run's
-goodput is. The output of a user's own program would push out its last step. So such a line is
-repeated before `EVERY_LINES` other lines have followed it, with the time when it was first printed:
+`./disttrain status` reads only the last lines of a pod, and may read nothing else of a run. There
+it looks for the last verified checkpoint, for the run's goodput, and for the last step of a user's
+own program. Such a line is soon followed by many others, about steps or from the user's program. So
+it is repeated before `EVERY_LINES` other lines have followed it, with the time when it was first
+printed:
 
 [node 0] said at 2026-11-22T06:40:09Z: continuing after step 50 from step-00000050
 """

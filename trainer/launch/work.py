@@ -91,7 +91,7 @@ class Work(Protocol):
 def is_newer(newest: str, before: str) -> bool:
     """Return whether `newest` names a later checkpoint than `before`; both are from `Work.newest`.
 
-    The numbers in them may have leading zeros, but a number can have a digit more than these allow
-    for. So the longer text is that of the later checkpoint.
+    The number in a name is filled up with leading zeros to a fixed length. Only a number with more
+    digits makes a name longer, so a longer name is that of a later checkpoint.
     """
     return (len(newest), newest) > (len(before), before)

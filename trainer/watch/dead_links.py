@@ -47,9 +47,9 @@ class DeadLinks:
         addresses: The addresses at which other nodes know those in `cut_off`.
     """
 
-    cut_off: tuple[End, ...] = ()
-    pairs: tuple[tuple[End, End], ...] = ()
-    addresses: tuple[str, ...] = ()
+    cut_off: tuple[End, ...]
+    pairs: tuple[tuple[End, End], ...]
+    addresses: tuple[str, ...]
 
 
 def dead_links(states: Sequence[Seen], away: Collection[int] = ()) -> DeadLinks:

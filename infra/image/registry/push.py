@@ -47,7 +47,7 @@ def push(
     say: Say,
     *,
     request: str = "",
-    compress: bool = True,
+    compress: bool,
 ) -> Pushed:
     """Have the planned image in the registry, complete, and for processors of this machine's kind.
 

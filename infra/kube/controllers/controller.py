@@ -39,8 +39,8 @@ class Controller:
     definitions: tuple[str, ...]
     setting: str
     way_out: str
-    made_by_itself: tuple[str, ...] = ()
-    leaves: tuple[str, ...] = ()
+    made_by_itself: tuple[str, ...]
+    leaves: tuple[str, ...]
     parts: tuple[tuple[str, str, str], ...] = ()
     needs: tuple[str, str] | None = None
 

@@ -46,8 +46,8 @@ class PodReport:
     name: str
     ready: bool
     state: str
-    problem: str = ""
-    stuck: str = ""
+    problem: str
+    stuck: str
 
 
 def report_pod(pod: Json) -> PodReport:

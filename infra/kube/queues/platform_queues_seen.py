@@ -56,8 +56,8 @@ class QueuesWanted:
     """
 
     name: str
-    resources: Sequence[str] = ()
-    levels: Sequence[str] = ()
+    resources: Sequence[str]
+    levels: Sequence[str]
     grows: bool = False
     comes: bool = False
 

@@ -14,9 +14,7 @@ from infra.kube.paths import NAMESPACES, SECRETS
 TYPES = ("kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg")
 
 
-def pull_secrets_findings(
-    api: Api, namespace: str, pod: Json, comes: Collection[str] = ()
-) -> Findings:
+def pull_secrets_findings(api: Api, namespace: str, pod: Json, comes: Collection[str]) -> Findings:
     """Check the Secrets of a pod's `imagePullSecrets`. Raises ApiError and UnreachableError.
 
     Args:

@@ -45,7 +45,7 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
     return record
 
 
-def find_workload(api: Api, record: Record, own: Asker | None = None) -> Json:
+def find_workload(api: Api, record: Record, own: Asker | None) -> Json:
     """The workload of a run.
 
     Args:

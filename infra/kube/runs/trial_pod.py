@@ -40,7 +40,7 @@ def try_pod(
     pod: Json,
     workload: Workload | None,
     found: Findings,
-    small: Json | None = None,
+    small: Json | None,
 ) -> Json:
     """Ask the API server whether it would accept such a pod, and then one with fewer resources.
 
@@ -84,8 +84,8 @@ def try_pod(
 def _about_the_pod(refused: ApiError) -> str:
     """The words of a refusal; empty: it says nothing about the pod.
 
-    The namespace is made later, `missing_rights` reports the right, others use up a quota at the
-    moment, or a webhook allows no dryRun.
+    That is so if the namespace is still to be made, if a right is missing, which `missing_rights`
+    reports, if others use up a quota at the moment, or if a webhook allows no dryRun.
     """
     words = str(refused)
     known = ("cannot create resource", "exceeded quota", "does not support dry run")
