@@ -313,8 +313,14 @@ def test_record_survives_the_way_to_the_cluster_and_back() -> None:
     [
         ("gpus", "many", "invalid literal"),
         ("workload", "[]", "its field workload is no object"),
+        ("workload", '{"api_version": "v1", "kind": "Job", "name": ""}', "has no 'name'"),
         ("suspend", "null", "its field suspend is no object"),
         ("ttl", '"soon"', "its field ttl is no object"),
+        (
+            "ttl",
+            '{"seconds": null, "image": "i", "claim": "c", "run_dir": "/data", "placement": {}}',
+            "NoneType",
+        ),
         ("over", "1", "its field over is no list"),
         ("since", "2026-01-02T03:04:05", "its field since has no time zone"),
     ],
@@ -331,6 +337,20 @@ def test_edited_record_is_named_with_its_field(field: str, value: str, words: st
     assert str(refused.value).endswith("kubectl -n ns delete configmap disttrain-run-dev")
 
 
+def test_record_without_an_owner_is_unreadable() -> None:
+    """Nobody could look up such a record again, or its pods. The error names its ConfigMap."""
+    item = record("dev", 3).to_object("ns")
+    item["metadata"]["labels"]["disttrain.dev/owner"] = ""
+    with pytest.raises(ValueError, match=r"disttrain-run-dev .*disttrain\.dev/owner is empty"):
+        parse_record(item)
+
+
+def test_own_run_counts_as_no_other_stack() -> None:
+    """The stack's own run never keeps the stack from destroying or changing its platform."""
+    runs = [record(stack, 3).to_object("ns") for stack in ("dev", "exp", "app")]
+    assert stacks_of_others(runs, "dev") == ["app", "exp"]
+
+
 @pytest.mark.parametrize("field", ["suspend", "resume"])
 @pytest.mark.parametrize(
     "change",
@@ -340,6 +360,7 @@ def test_edited_record_is_named_with_its_field(field: str, value: str, words: st
         {"spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"hostPID": True}}}}},
         {"spec": {"trainer": {"image": "evil"}}},
         {"spec": {"suspend": True}, "metadata": {"labels": {"a": "b"}}},
+        {"metadata": {"finalizers": None}},
         {"command": "AbortJob", "phases": ["Aborted"], "spec": {"suspend": True}},
         {"phases": ["Aborted"]},
     ],

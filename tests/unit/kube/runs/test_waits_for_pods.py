@@ -143,6 +143,25 @@ def test_run_that_fits_waits_for_nobody(
     assert came_up_after(server, monkeypatch, gpus=gpus, gpus_total=gpus_total) == 0
 
 
+def test_pods_that_go_on_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run does not wait for the pods of another run that trains on, if it fits beside that run.
+    Those pods do not end, so it would wait until the time limit.
+    """
+    server = Saving(STAYS, OTHER.owner, 86400, replace(OTHER, gpus=2))
+    server.job_of_other = {"spec": {}}
+    assert came_up_after(server, monkeypatch, gpus=4, gpus_total=6) == 0
+    assert server.changes_of_other == []
+
+
+def test_own_former_workload_is_no_other_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose workload gets another name takes over the place of its own former workload, also
+    with `whenBusy: refuse`. Otherwise it would be refused because of itself.
+    """
+    server = Saving(STAYS, GONE.owner, 20)
+    renamed = {**GONE.workload.to_json(), "name": "train-renamed"}
+    assert came_up_after(server, monkeypatch, workload=renamed, when_busy="refuse") >= 20
+
+
 def test_run_in_a_queue_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in a queue does not wait for the pods of other runs, because Kueue decides when it
     starts.
