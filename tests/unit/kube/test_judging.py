@@ -271,12 +271,13 @@ def test_no_more_runs_go_than_necessary_and_the_first_goes_first() -> None:
 
 def test_run_whose_gpus_are_not_needed_stays() -> None:
     """A run that was chosen first stays if the GPUs of a run that was chosen later are enough
-    without it.
+    without it. Only as many runs stay as leave enough GPUs.
     """
     small, middle = record("small", 2, minutes=60), record("middle", 3, minutes=30)
     large = record("large", 6, minutes=5)
     assert going(6, 8, small, large) == ["large"]
     assert going(6, 11, small, middle, large) == ["large"]
+    assert going(8, 11, small, middle, large) == ["middle", "large"]
     assert going(9, 11, small, middle, large) == ["middle", "large"]
 
 
