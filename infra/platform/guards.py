@@ -53,7 +53,6 @@ class DestroyGuard(pulumi.ComponentResource):
             "destroy-guard",
             args.connection,
             {
-                "all_namespaces": args.k3s_is_ours,
                 "k3s_is_ours": args.k3s_is_ours,
                 **({"queue": dict(args.queue)} if args.queue else {}),
                 **({"controllers": controllers} if controllers else {}),

@@ -38,11 +38,12 @@ def delete(job: Job, api: Api) -> None:
             up.
     """
     api.patience_seconds = PATIENCE_SECONDS
-    everywhere = bool(job.fields.get("all_namespaces"))
+    k3s_is_ours = bool(job.fields.get("k3s_is_ours"))
     try:
-        items = api.list(ALL if everywhere else COLLECTION.format(job.namespace), SELECTOR)
+        # With our own k3s, the runs in all of its namespaces would go.
+        items = api.list(ALL if k3s_is_ours else COLLECTION.format(job.namespace), SELECTOR)
     except UnreachableError as reason:
-        if job.fields.get("k3s_is_ours"):
+        if k3s_is_ours:
             say(f"the cluster does not answer ({reason}); the node itself is asked next")
             return
         if is_given_up():

@@ -271,12 +271,13 @@ def test_no_more_runs_go_than_necessary_and_the_first_goes_first() -> None:
 
 def test_run_whose_gpus_are_not_needed_stays() -> None:
     """A run that was chosen first stays if the GPUs of a run that was chosen later are enough
-    without it.
+    without it. Only as many runs stay as leave enough GPUs.
     """
     small, middle = record("small", 2, minutes=60), record("middle", 3, minutes=30)
     large = record("large", 6, minutes=5)
     assert going(6, 8, small, large) == ["large"]
     assert going(6, 11, small, middle, large) == ["large"]
+    assert going(8, 11, small, middle, large) == ["middle", "large"]
     assert going(9, 11, small, middle, large) == ["middle", "large"]
 
 
@@ -313,8 +314,14 @@ def test_record_survives_the_way_to_the_cluster_and_back() -> None:
     [
         ("gpus", "many", "invalid literal"),
         ("workload", "[]", "its field workload is no object"),
+        ("workload", '{"api_version": "v1", "kind": "Job", "name": ""}', "has no 'name'"),
         ("suspend", "null", "its field suspend is no object"),
         ("ttl", '"soon"', "its field ttl is no object"),
+        (
+            "ttl",
+            '{"seconds": null, "image": "i", "claim": "c", "run_dir": "/data", "placement": {}}',
+            "NoneType",
+        ),
         ("over", "1", "its field over is no list"),
         ("since", "2026-01-02T03:04:05", "its field since has no time zone"),
     ],
@@ -331,6 +338,20 @@ def test_edited_record_is_named_with_its_field(field: str, value: str, words: st
     assert str(refused.value).endswith("kubectl -n ns delete configmap disttrain-run-dev")
 
 
+def test_record_without_an_owner_is_unreadable() -> None:
+    """Nobody could look up such a record again, or its pods. The error names its ConfigMap."""
+    item = record("dev", 3).to_object("ns")
+    item["metadata"]["labels"]["disttrain.dev/owner"] = ""
+    with pytest.raises(ValueError, match=r"disttrain-run-dev .*disttrain\.dev/owner is empty"):
+        parse_record(item)
+
+
+def test_own_run_counts_as_no_other_stack() -> None:
+    """The stack's own run never keeps the stack from destroying or changing its platform."""
+    runs = [record(stack, 3).to_object("ns") for stack in ("dev", "exp", "app")]
+    assert stacks_of_others(runs, "dev") == ["app", "exp"]
+
+
 @pytest.mark.parametrize("field", ["suspend", "resume"])
 @pytest.mark.parametrize(
     "change",
@@ -340,6 +361,7 @@ def test_edited_record_is_named_with_its_field(field: str, value: str, words: st
         {"spec": {"leaderWorkerTemplate": {"workerTemplate": {"spec": {"hostPID": True}}}}},
         {"spec": {"trainer": {"image": "evil"}}},
         {"spec": {"suspend": True}, "metadata": {"labels": {"a": "b"}}},
+        {"metadata": {"finalizers": None}},
         {"command": "AbortJob", "phases": ["Aborted"], "spec": {"suspend": True}},
         {"phases": ["Aborted"]},
     ],

@@ -24,6 +24,7 @@ def test_job_replaces_a_pod_after_its_end_and_counts_no_pod_that_was_asked(tmp_p
     """
     made = deploy("sandbox-multipod", tmp_path, {"topology": "indexed-job", "pods": 4})
     spec = made.one("training-job").inputs["spec"]
+    assert spec["backoffLimit"] == 400  # Kubernetes' own limit of 6 would soon end a long run
     assert spec["podReplacementPolicy"] == "Failed"
     fatal, evicted, asked = spec["podFailurePolicy"]["rules"]
     assert (fatal["action"], fatal["onExitCodes"]["values"]) == ("FailJob", [ExitCode.FATAL])

@@ -4,6 +4,7 @@ runs.
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -18,8 +19,10 @@ from infra.kube.names import OWNER_LABEL, REVISION_LABEL
 from infra.kube.objects import Json
 from infra.kube.record import Record
 from infra.kube.runs.busy import other_run
+from infra.kube.runs.suspending import live_pods_of
 from tests.cli.records import NOW
 from tests.unit.kube.runs.gone_run import GONE, OTHER, OTHER_JOB, Server, hand_over_of
+from tests.unit.kube.server import api_of
 from tests.unit.stacks import deploy
 
 STAYS = replace(GONE, ttl=None)
@@ -42,6 +45,7 @@ class Saving(Server):
         super().__init__(record, "", other=other)
         self.job_of_other: Json | None = {"spec": {"suspend": True}}
         self.saving, self.until = owner, seconds
+        self.deleted = list[Any]()
         if owner == GONE.owner:
             labels = {OWNER_LABEL: owner, REVISION_LABEL: GONE.revision}
             about = {"name": "train-indexed", "uid": "u1", "labels": labels}
@@ -49,6 +53,8 @@ class Saving(Server):
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         is_there = self.seconds < self.until
+        if method == "DELETE":
+            self.deleted.append(body)
         if path.endswith("/jobs/train-indexed"):
             return self.workload if is_there else None
         if path.endswith("/pods") and self.saving in query["labelSelector"]:
@@ -91,6 +97,16 @@ def test_suspended_pods_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
     assert came_up_after(server, monkeypatch) >= 200
     assert server.changes_of_other == []
+
+
+def test_run_that_makes_room_saves_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that has to make room is suspended, and its pods are waited for, because the GPUs are
+    free only when they have saved and ended.
+    """
+    server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
+    server.job_of_other = {"spec": {}}
+    assert came_up_after(server, monkeypatch) >= 200
+    assert OTHER.suspend in server.changes_of_other
 
 
 def test_suspended_pods_may_not_last_forever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,12 +159,63 @@ def test_run_that_fits_waits_for_nobody(
     assert came_up_after(server, monkeypatch, gpus=gpus, gpus_total=gpus_total) == 0
 
 
-def test_run_in_a_queue_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run in a queue does not wait for the pods of other runs, because Kueue decides when it
-    starts.
+def test_pods_that_go_on_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run does not wait for the pods of another run that trains on, if it fits beside that run.
+    Those pods do not end, so it would wait until the time limit.
+    """
+    server = Saving(STAYS, OTHER.owner, 86400, replace(OTHER, gpus=2))
+    server.job_of_other = {"spec": {}}
+    assert came_up_after(server, monkeypatch, gpus=4, gpus_total=6) == 0
+    assert server.changes_of_other == []
+
+
+def test_own_former_workload_is_no_other_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run whose workload gets another name takes over the place of its own former workload, also
+    with `whenBusy: refuse`. Otherwise it would be refused because of itself. That workload is
+    deleted by its uid, so that no newer one of its name is.
+    """
+    server = Saving(STAYS, GONE.owner, 20)
+    renamed = {**GONE.workload.to_json(), "name": "train-renamed"}
+    assert came_up_after(server, monkeypatch, workload=renamed, when_busy="refuse") >= 20
+    (how,) = server.deleted
+    assert (how["propagationPolicy"], how["preconditions"]) == ("Foreground", {"uid": "u1"})
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_run_in_a_queue_waits_for_nobody(trains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run in a queue neither ends other runs nor waits for their pods, because Kueue decides
+    when it starts.
     """
     server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
+    server.job_of_other = {"spec": {"suspend": not trains}}
     assert came_up_after(server, monkeypatch, queue="gpus") == 0
+    assert server.changes_of_other == []
+
+
+def test_only_live_pods_of_former_revisions_count() -> None:
+    """Pods that have ended hold no GPUs, and the new pods of a run are no reason to wait."""
+
+    class Pods(Server):
+        def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
+            if not path.endswith("/pods"):
+                return super().answer(method, path, query, body)
+            named = {"old": "Running", "new": "Running", "done": "Succeeded", "broken": "Failed"}
+            return {
+                "items": [
+                    {
+                        "metadata": {"name": name, "labels": {REVISION_LABEL: name}},
+                        "spec": {},
+                        "status": {"phase": phase},
+                    }
+                    for name, phase in named.items()
+                ]
+            }
+
+    api = api_of(Pods(STAYS, ""))
+    said = live_pods_of(api, GONE.namespace, GONE.owner, not_revision="new")
+    assert "old" in said
+    assert not {"new", "done", "broken"} & set(re.findall("[a-z]+", said))
+    assert "new" in live_pods_of(api, GONE.namespace, GONE.owner)
 
 
 @pytest.mark.parametrize("changes", [CHANGED, {"ttl": {}, "made_again": True}])
