@@ -157,8 +157,9 @@ class _Server(HTTPServer):
             )
         else:
             self.socket = socket.create_server(("", port))
-        # All threads are woken for a client, and only one of them gets it.
-        self.socket.setblocking(False)
+        # All threads are woken for a client, and only one of them gets it. The others must not wait
+        # for the next client for ever. With no time at all, `handle_request` would not wait either.
+        self.socket.settimeout(self.timeout)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Print nothing about a client that closes its connection before the answer."""

@@ -116,6 +116,23 @@ def test_client_that_stalls_keeps_nobody_away(
             assert ask(endpoint)[0] == 200
 
 
+def test_threads_without_a_client_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread without a client waits in the kernel. Threads that looked again and again would take
+    the processor from the training, which they did: each recovery took more than twice as long.
+    """
+    looked = threading.Semaphore(0)
+    server = module._Server  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(server, "handle_timeout", lambda _: looked.release())
+    started = time.monotonic()
+    endpoint = Endpoint(free_port(), lambda: "page\n", lambda _: None)
+    try:
+        for _ in range(3 * module.CLIENTS_AT_ONCE):
+            assert looked.acquire(timeout=60)
+        assert time.monotonic() - started >= 2 * server.timeout
+    finally:
+        endpoint.close()
+
+
 def test_clients_at_once_get_one_page(
     endpoint: Endpoint, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
