@@ -128,6 +128,7 @@ def test_threads_without_a_client_sleep(monkeypatch: pytest.MonkeyPatch) -> None
     try:
         for _ in range(3 * module.CLIENTS_AT_ONCE):
             assert looked.acquire(timeout=60)
+        assert server.timeout
         assert time.monotonic() - started >= 2 * server.timeout
     finally:
         endpoint.close()
