@@ -57,7 +57,8 @@ def test_pod_of_the_question_keeps_all_rules(kind: str, tmp_path: Path) -> None:
     """
     asked: list[RunPods] = []
 
-    def ask(_: object, volume: object, needs: object, pods: RunPods, __: object) -> Findings:
+    def ask(*given: object) -> Findings:
+        (pods,) = (each for each in given if isinstance(each, RunPods))
         asked.append(pods)
         return Findings()
 
