@@ -227,6 +227,7 @@ def test_controller_removes_what_has_finished_and_what_has_failed(lab: Lab, serv
         # The operator of PyTorchJob notes no time of a failure, so it does not remove a failed one.
         if served is not PYTORCHJOB:
             wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
-        assert state_of_failed(lab, stack) == "failed"
+        # `up` may end before the operator has seen the failure: until then the run is failing.
+        wait_for("the failed run", lambda: state_of_failed(lab, stack) == "failed", LIMIT_SECONDS)
     finally:
         stack.destroy()

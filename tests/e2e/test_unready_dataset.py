@@ -1,6 +1,7 @@
 """What `pulumi up` says while the data set cannot be made. `make test-engines` runs this file."""
 
 import hashlib
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ NAME, JOB = "e2e-unready", "download-tiny-shakespeare"
 NOBODY = "http://127.0.0.1:9/text.txt"  # nothing listens there in a pod
 
 
-def test_download_that_fails_shows_why(lab: Lab) -> None:
+def test_download_that_fails_shows_why(lab: Lab, tmp_path: Path) -> None:
     """While the download is tried again, `up` shows why. The provider shows the last lines of the
     pod that gave up. With a text that is there, the next `up` trains.
     """
@@ -20,7 +21,7 @@ def test_download_that_fails_shows_why(lab: Lab) -> None:
         "datasetUrl": NOBODY,
         "datasetSha256": hashlib.sha256(lab.text.read_bytes()).hexdigest(),
         # Another test may have prepared this data set in the usual folder.
-        "dataRoot": str(lab.cluster.data_root / NAME),
+        "dataRoot": str(tmp_path / "data"),
     }
     stack = lab.stack(NAME, "sandbox", wrong)
     try:
