@@ -4,7 +4,7 @@ import argparse
 
 from cli.endings import end_in_order
 from cli.stack_option import add_stack_of_run
-from cli.stack_outputs import run_place
+from cli.stack_outputs import asker_of, run_place
 from infra.kube.api_server.api import Api
 from infra.kube.runs.hand_over_plan import WHEN_BUSY
 from infra.kube.runs.steer import find_record, resume
@@ -37,6 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
     place = run_place(arguments.stack)
     api = Api(place.access)
     record = find_record(api, place.namespace, place.owner)
-    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS, place.asker)
+    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS, asker_of(place))
     print(nothing_to_do or f"{record.workload} goes on; ./disttrain status shows how it comes up")
     return 0

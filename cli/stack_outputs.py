@@ -42,11 +42,6 @@ class RunPlace:
     program: str = ""
     """The command of the user's own program; empty if disttrain's trainer runs."""
 
-    @property
-    def asker(self) -> Asker:
-        """What the stack gives to a pod that reads on the volume how the run ended."""
-        return Asker(self.image, self.claim, dict(self.placement))
-
 
 @dataclass(frozen=True)
 class ClusterPlace:
@@ -84,6 +79,11 @@ class VolumePlace:
     runtime_class: str = ""
     bpe_file: str = ""
     stack: str = SELECTED
+
+
+def asker_of(place: RunPlace | VolumePlace) -> Asker:
+    """What the stack gives to a pod that reads on the volume how a run ended."""
+    return Asker(place.image, place.claim, dict(place.placement))
 
 
 def volume_place(stack: str) -> VolumePlace:

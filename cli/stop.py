@@ -7,7 +7,7 @@ import time
 from cli.endings import end_in_order
 from cli.followed_log import AWAY_SECONDS
 from cli.stack_option import add_stack_of_run
-from cli.stack_outputs import run_place
+from cli.stack_outputs import asker_of, run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api_server.api import NOT_NOW, Api
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     record = find_record(api, place.namespace, place.owner)
     last = LastLines(api, record)
     last.wait_until_followed()
-    nothing_to_do = stop(api, record, place.asker)
+    nothing_to_do = stop(api, record, asker_of(place))
     if nothing_to_do:
         print(nothing_to_do)
         return 0

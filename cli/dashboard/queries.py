@@ -26,14 +26,13 @@ from cli.logs.volume import VolumeReader, arguments_of
 from cli.runs.in_use import CONFIGS, Users, runs_of_owners
 from cli.runs.program import PROGRAM as RUNS_PROGRAM
 from cli.runs.table import Run, parse_runs
-from cli.stack_outputs import RunPlace, VolumePlace
+from cli.stack_outputs import RunPlace, VolumePlace, asker_of
 from cli.status.ended import with_ends
 from cli.status.snapshot import Snapshot, take_snapshot
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import stream
 from infra.kube.errors import TaskError
 from infra.kube.record import COLLECTION
-from infra.kube.runs.gone_pod import Asker
 from infra.kube.say import shorten
 
 PATIENCE_SECONDS = 10.0  # how long a request is tried again; short, because a user waits
@@ -75,8 +74,7 @@ class Queries:
         """Read the platform and the runs that have a record."""
         api = self._api()
         namespace = self._place.namespace
-        asker = Asker(self._place.image, self._place.claim, dict(self._place.placement))
-        seen = with_ends(api, take_snapshot(api, namespace), namespace, asker)
+        seen = with_ends(api, take_snapshot(api, namespace), namespace, asker_of(self._place))
         owners = runs_of_owners(api.list(COLLECTION.format(self._place.namespace), CONFIGS))
         ahead = api.now() - datetime.now().astimezone()
         return Cluster(seen, owners, ahead.total_seconds())
