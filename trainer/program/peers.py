@@ -17,12 +17,19 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from trainer.program.own_ranks import NOT_OF_THE_RUN
-from trainer.watch.connections import address_of, is_loopback, sockets_of, tables_of
+from trainer.watch.connections import (
+    ESTABLISHED,
+    address_of,
+    is_loopback,
+    rows_of,
+    sockets_of,
+    tables_of,
+)
 
 LOOK_SECONDS = 10.0
 LOOKS = 3  # so often in a row it has to be seen, each time after a further step
 REPEAT_SECONDS = 300.0  # the warning is repeated this often, as `status` reads the last lines
-_ESTABLISHED, _LISTENS = "01", "0A"
+_LISTENS = "0A"
 ALONE = (
     "the program makes steps in the first pod and has no connection with another pod, so the ranks "
     "of each pod train alone. A program that starts its ranks itself has to let them meet at "
@@ -79,13 +86,12 @@ def is_joined(tables: Iterable[str], own: Collection[str]) -> bool | None:
         tables: The texts of /proc/PID/net/tcp and tcp6 of the first pod.
         own: The inodes of the sockets of its entrypoint.
     """
-    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
-    rows = [columns for columns in rows if len(columns) >= 10]
+    rows = rows_of(tables)
     listening = {_port(columns[1]) for columns in rows if columns[3] == _LISTENS}
     pods, others = set[str](), set[str]()
     for columns in rows:
         here, there = address_of(columns[1]), address_of(columns[2])
-        if columns[3] != _ESTABLISHED or there == here or is_loopback(there):
+        if columns[3] != ESTABLISHED or there == here or is_loopback(there):
             continue
         if columns[9] not in own:
             others.add(there)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 RESENT = 3  # how often in a row: a packet that is lost once arrives the next time
 ASKED = 2  # how many keep-alive probes in a row had no answer
-_ESTABLISHED = "01"
+ESTABLISHED = "01"
 _MOST = 16  # how many addresses are returned
 _TABLES = ("tcp", "tcp6")
 
@@ -71,18 +71,22 @@ def read_tables(tables: Iterable[str], sockets: Collection[str]) -> Connections:
         sockets: The inodes of the sockets of the process itself.
     """
     own, silent = dict[str, None](), dict[str, None]()
-    for table in tables:
-        for line in table.splitlines()[1:]:
-            columns = line.split()
-            if len(columns) < 10 or columns[3] != _ESTABLISHED or columns[9] not in sockets:
-                continue
-            here, there = address_of(columns[1]), address_of(columns[2])
-            if is_loopback(there):
-                continue
-            own[here] = None
-            if int(columns[6], 16) >= RESENT or int(columns[8]) >= ASKED:
-                silent[there] = None
+    for columns in rows_of(tables):
+        if columns[3] != ESTABLISHED or columns[9] not in sockets:
+            continue
+        here, there = address_of(columns[1]), address_of(columns[2])
+        if is_loopback(there):
+            continue
+        own[here] = None
+        if int(columns[6], 16) >= RESENT or int(columns[8]) >= ASKED:
+            silent[there] = None
     return Connections(tuple(own)[:_MOST], tuple(silent)[:_MOST])
+
+
+def rows_of(tables: Iterable[str]) -> list[list[str]]:
+    """Return the columns of each connection in the kernel's tables; cut rows are left out."""
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return [columns for columns in rows if len(columns) >= 10]
 
 
 def is_silent(connection: socket.socket) -> bool:
