@@ -91,12 +91,12 @@ class CompiledCode:
         if not self._is_on:
             return
         made = torch.compiler.save_cache_artifacts() if self._writes else None
-        is_new = made is not None and not _names(made[1]) <= self._known
+        new = made if made is not None and not _names(made[1]) <= self._known else None
 
         def write() -> str:
-            return self._write(*made) if made is not None and is_new else ""
+            return "" if new is None else self._write(*new)
 
-        if is_new:
+        if new is not None:
             BEAT.phase(Phase.SAVE)  # The volume may be slow, so a long wait here is no hang.
         said = write() if among is None else among.together_while_asking(write)[among.rank]
         if said:
