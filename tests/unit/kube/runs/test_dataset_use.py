@@ -14,9 +14,11 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need
 from infra.kube.errors import ApiError
-from infra.kube.runs.dataset_findings import DatasetUse, dataset_findings
+from infra.kube.runs.dataset_findings import OPTIONS, DatasetUse, dataset_findings
 from infra.kube.volumes.storage_findings import StorageNeeds
 from tests.unit.kube.server import ApiServer, Json, api_of
+from trainer.config import DatasetConfig
+from trainer.data.request import request_of
 
 TEXT = {"name": "shakespeare-char", "file": "/data/datasets/.incoming/aa", "sha256": "a" * 64}
 DEFAULTS = {"format": "auto", "text_field": "text", "tokenizer": "char", "val_share": 0.1}
@@ -182,3 +184,11 @@ def test_cluster_that_does_not_answer_refuses_nothing() -> None:
     assert found.problems == []
     (note,) = found.notes
     assert note.startswith("it was not checked whether another stack uses the name shakespeare-ch")
+
+
+def test_every_option_that_the_trainer_compares_is_compared() -> None:
+    """The trainer refuses a data set by an option that it compares, so the preview has to compare
+    it too. Otherwise the second stack would take the place of the first one's data set.
+    """
+    compared = request_of(DatasetConfig(name="own", url="https://example.org/text.txt"))
+    assert compared.keys() <= {*OPTIONS, "val_share", "sources"}
