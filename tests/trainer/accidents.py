@@ -166,6 +166,22 @@ def _slow_checkpoint(accident: Accident) -> None:
     part_files.fsync_file = slow
 
 
+def _hanging_commit(accident: Accident) -> None:
+    """Let the write of a checkpoint's manifest wait until the file is gone. All ranks have written
+    their parts by then.
+    """
+    from trainer.checkpoint import store
+
+    write_json = store.write_json
+
+    def hanging(path: Path, value: Any) -> None:
+        while accident.happens():
+            time.sleep(0.05)
+        write_json(path, value)
+
+    store.write_json = hanging
+
+
 def _failing_checkpoint(accident: Accident) -> None:
     """Fail at fsync with EIO, as on a disk with a bad block."""
     from trainer.checkpoint import part_files
@@ -229,6 +245,7 @@ KINDS: dict[str, _Preparing] = {
     "slow backward": _slow_backward,
     "garbage collection": _garbage_collection,
     "slow checkpoint": _slow_checkpoint,
+    "hanging commit": _hanging_commit,
     "failing checkpoint": _failing_checkpoint,
     "garbled data": _garbled_data,
     "not a number": _not_a_number,

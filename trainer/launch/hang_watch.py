@@ -40,8 +40,9 @@ class _Rank:
     seen: Seen | None = None
     moved_at: float = 0.0
     stepped_at: float = 0.0
-    known_steps: int = 0
     steps_seconds: deque[float] = field(default_factory=lambda: deque[float](maxlen=20))
+    """Its last steps, as far as they were seen. Steps between two checks are not, so the rank may
+    have made steps although this is empty."""
 
     def look(self, seen: Seen | None, now: float) -> None:
         if seen is None:
@@ -52,20 +53,20 @@ class _Rank:
             if self.seen is not None and self.seen.step != NO_STEP:
                 steps = seen.step - self.seen.step
                 self.steps_seconds.append((now - self.stepped_at) / steps)
-                self.known_steps += steps
             self.stepped_at = now
         self.seen = seen
 
     def is_still(self, now: float) -> bool:
         """Whether the rank has not moved for longer than usual; False before its first step."""
-        if self.seen is None or not self.steps_seconds:
+        if self.seen is None or not self.seen.steps_made:
             return False
         is_long = self.seen.phase in (Phase.EVALUATION, Phase.SAVE)
         # `is_overdue` ends the round after the longest wait. A still rank has to be noticed before
         # that, so that the user hears which rank holds up the others.
         least = min(STILL_SECONDS, self.seen.longest_wait_seconds or STILL_SECONDS)
         least = LONG_STILL_SECONDS if is_long else least
-        return now - self.moved_at > max(least, USUAL_STEPS * statistics.median(self.steps_seconds))
+        usual = USUAL_STEPS * statistics.median(self.steps_seconds or [0.0])
+        return now - self.moved_at > max(least, usual)
 
     def is_overdue(self, now: float) -> bool:
         """Whether the rank has been in one collective for longer than the limit.
@@ -89,11 +90,11 @@ class _Rank:
         seen = self.seen
         if seen is None or seen.phase not in COMPUTES or not seen.longest_wait_seconds:
             return False
-        if self.known_steps < KNOWN_STEPS:
+        if seen.steps_made < KNOWN_STEPS:
             return False
         # The mean and not the median: a GPU may be some steps behind, and then one step waits for
         # all of them.
-        usual = USUAL_STEPS * statistics.fmean(self.steps_seconds)
+        usual = USUAL_STEPS * statistics.fmean(self.steps_seconds or [0.0])
         return now - self.moved_at > max(seen.longest_wait_seconds, usual) + OVERDUE_SECONDS
 
 

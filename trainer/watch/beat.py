@@ -41,8 +41,8 @@ _WORDS = {
     Phase.REPORT: "the sums for the log",
     Phase.EVALUATION: "the evaluation",
 }
-_COUNT, _STEP, _PHASE, _WAITS, _LONGEST_WAIT = range(5)
-_BYTES = 8 * 5
+_COUNT, _STEP, _PHASE, _WAITS, _LONGEST_WAIT, _STEPS_MADE = range(6)
+_BYTES = 8 * 6
 NO_STEP = -1
 """The step before the first update after a start."""
 
@@ -58,6 +58,7 @@ class Seen:
         phase: What the rank does.
         waits: Whether the rank has entered a collective and has not left it.
         longest_wait_seconds: How long the rank may be in one collective; 0 if it has not said.
+        steps_made: How many updates the rank has made since its start.
     """
 
     count: int
@@ -65,6 +66,7 @@ class Seen:
     phase: Phase
     waits: bool
     longest_wait_seconds: int
+    steps_made: int
 
 
 class Beat:
@@ -86,7 +88,9 @@ class Beat:
             os.close(descriptor)
 
     def at(self, phase: Phase, step: int) -> None:
-        """Publish that the rank comes to `phase` of `step`."""
+        """Publish that the rank comes to `phase` of `step`. Call this once for each step."""
+        if self._numbers[_STEP] != NO_STEP:
+            self._numbers[_STEPS_MADE] += 1
         self._numbers[_STEP] = step
         self._numbers[_PHASE] = phase
         self._numbers[_COUNT] += 1
@@ -127,4 +131,4 @@ def read_beat(path: Path) -> Seen | None:
     numbers = memoryview(content).cast("q")
     phase = Phase(numbers[_PHASE])
     waits, longest = bool(numbers[_WAITS]), numbers[_LONGEST_WAIT]
-    return Seen(numbers[_COUNT], numbers[_STEP], phase, waits, longest)
+    return Seen(numbers[_COUNT], numbers[_STEP], phase, waits, longest, numbers[_STEPS_MADE])

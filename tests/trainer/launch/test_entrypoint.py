@@ -218,20 +218,24 @@ def test_a_stop_may_take_longer_than_half_a_minute(lab: Lab) -> None:
 
 
 @pytest.mark.slow
-def test_a_lost_node_does_not_cut_off_a_save(lab: Lab) -> None:
+def test_a_lost_node_does_not_cut_off_a_save(lab: Lab, tmp_path: Path) -> None:
     """Rank 0 finishes a checkpoint that it is writing although another node was lost. The lost node
     is not needed any more once all ranks have written their parts. Without such a save, the ranks
     would be killed after 2 s.
     """
+    accident = Accident("hanging commit", 0, str(tmp_path / "hangs"))
     run, port = lab.config(**{**ENDLESS, "checkpoint__interval": 20}), free_port()
+    accident.begin()
     nodes = [
-        lab.start_entrypoint(run, node, 2, 1, port, slow_disk_seconds=5 * (node == 0))
-        for node in range(2)
+        lab.start_entrypoint(run, node, 2, 1, port, accidents=[accident]) for node in range(2)
     ]
     wait_for("a save", lambda: (lab.ready_dir(0) / "saving-0").exists(), 60, lab)
     kill_tree(nodes[1])
+    words = "a checkpoint is being written: waiting for its end"
+    wait_for("the wait for the save", lambda: words in lab.logs(), 120, lab)
+    assert newest_name(run) == 0
+    accident.end()
     wait_for("the end of the save", lambda: newest_name(run) > 0, 120, lab)
-    assert "a checkpoint is being written: waiting for its end" in lab.logs()
     nodes[0].terminate()
     assert nodes[0].wait(timeout=90) == ExitCode.PREEMPTED, lab.logs()
 

@@ -100,6 +100,17 @@ def test_a_first_step_may_take_long_after_a_resume_too(node: Node, first: int) -
     assert not node.told_within(600)
 
 
+def test_steps_that_nobody_saw_hide_no_hang(node: Node) -> None:
+    """Ranks that stand still are reported also if the entrypoint has never seen two of their steps,
+    because all of them were made between two of its checks.
+    """
+    for beat in node.beats:
+        for step in range(36):
+            beat.at(Phase.DATA, step)
+    (after,) = node.told_within(300)
+    assert 15 < after < 20
+
+
 @pytest.mark.parametrize("phase", [Phase.EVALUATION, Phase.SAVE])
 def test_an_evaluation_and_a_save_have_longer(node: Node, phase: Phase) -> None:
     """In an evaluation or a save, ranks may stand still for 60 s before they are reported."""
@@ -151,6 +162,15 @@ def test_single_rank_that_hangs_is_ended(lonely: Lonely) -> None:
         r"than train\.timeout_seconds \(60\) and than 5 usual steps",
         lonely.watch.overdue(lonely.now),
     )
+
+
+def test_single_rank_is_ended_after_unseen_steps(lonely: Lonely) -> None:
+    """A single rank whose steps were all made between two checks of the entrypoint is overdue after
+    `train.timeout_seconds` like any other.
+    """
+    for step in range(36):
+        lonely.beat.at(Phase.PASSES, step)
+    assert 65 < overdue_after(lonely) < 68
 
 
 def test_single_rank_with_slow_steps_has_five(lonely: Lonely) -> None:
