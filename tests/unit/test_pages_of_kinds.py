@@ -72,16 +72,15 @@ def test_each_delivery_is_on_the_page_of_the_image(name: str) -> None:
 
 
 def test_pages_name_each_kind_that_no_queue_takes() -> None:
-    """Each topology that cannot be in a queue is named as such in all four places: in the
-    description of the setting `queue`, and three times on the page about queues.
+    """Each topology that cannot be in a queue is named as such in all three places: in
+    the description of the setting `queue`, and twice on the page about queues.
     """
     never = {name for name, kind in KINDS.workloads.items() if not kind.queued}
     page, settings = ((DOCS / name).read_text() for name in ("queues.md", "settings.md"))
     (described,) = re.findall(r"^\| `queue` \|.*", settings, re.MULTILINE)
     places = [described, *re.findall(r"or any other but (.*)", page)]
     places += re.findall(r"^(`.*) are refused", page, re.MULTILINE)
-    places += re.findall(r"All topologies except (.*) can be in a queue", page)
-    assert len(places) == 4
+    assert len(places) == 3
     for place in places:
         assert never <= set(re.findall(r"[a-z-]+", place)), place
 
