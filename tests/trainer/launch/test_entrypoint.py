@@ -30,6 +30,7 @@ from tests.trainer.lab import (
 from tests.trainer.launch.kills import ENDLESS, kill_entrypoint, kill_tree
 from tests.trainer.process_tree import is_running, processes_below, ranks_below
 from trainer.checkpoint import store
+from trainer.checkpoint.durable import write_text
 from trainer.config import ConfigError, RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.node import Node, node_from_environment
@@ -75,13 +76,14 @@ def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(l
     """A run whose rank, entrypoint and whole pod are killed by SIGKILL goes on after each kill, and
     ends bit by bit as a run that nobody has disturbed.
     """
-    run, port = lab.config(run_name="killed", **LONG), free_port()
-    # A fast machine would be at the last step before the last kill.
-    slow = Accident("slow forward", 0, str(lab.root / "slow"), 0.02)
-    slow.begin()
+    run, port = lab.config(run_name="killed", **LONG, train__timeout_seconds=600), free_port()
+    # Rank 0 makes so many steps and no further ones, however late a kill comes. Otherwise the run
+    # could be at its last step before the last kill. The other ranks wait for rank 0.
+    held = Accident("held at a step", 0, str(lab.root / "held"))
+    write_text(Path(held.switch), "0")
 
     def start(node: int) -> Forked:
-        return lab.start_entrypoint(run, node, 3, 1, port, accidents=[slow])
+        return lab.start_entrypoint(run, node, 3, 1, port, accidents=[held])
 
     nodes = [start(node) for node in range(3)]
     for step, victim, kill in (
@@ -89,6 +91,7 @@ def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(l
         (55, 2, kill_entrypoint),
         (85, 0, kill_tree),
     ):
+        write_text(Path(held.switch), str(step + 20))
         wait_for(f"step {step}", lambda step=step: last_step(run) >= step, 120, lab, 0.002)
         started = processes_below(nodes[victim].pid)
         kill(nodes[victim])
@@ -107,7 +110,7 @@ def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(l
             LIMIT_SECONDS,
             lab,
         )
-    slow.end()
+    held.end()
     wait_for("the done marker", (run.run_dir / "done.json").exists, 120, lab)
     holding = lambda: lab.logs().count("holding until SIGTERM") == 3  # noqa: E731
     wait_for("all nodes to hold", holding, LIMIT_SECONDS, lab)
