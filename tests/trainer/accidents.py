@@ -101,6 +101,28 @@ def _hanging_data(accident: Accident) -> None:
     set_up.gather = hanging
 
 
+def _held_at_a_step(accident: Accident) -> None:
+    """Let the rank make no step after the one whose number is in the file, which the test writes
+    anew as a whole.
+    """
+    from trainer import train
+
+    update = train.update_weights
+
+    def is_held(step: int) -> bool:
+        try:
+            return accident.happens() and step >= int(Path(accident.switch).read_text())
+        except FileNotFoundError:  # the accident has just ended
+            return False
+
+    def held(run: Any, step: int) -> Any:
+        while is_held(step):
+            time.sleep(0.01)
+        return update(run, step)
+
+    train.update_weights = held
+
+
 def _slow_forward(accident: Accident) -> None:
     from trainer.parallel.wrap import Parallel
 
@@ -241,6 +263,7 @@ class _Preparing(Protocol):
 KINDS: dict[str, _Preparing] = {
     "slow data": _slow_data,
     "hanging data": _hanging_data,
+    "held at a step": _held_at_a_step,
     "slow forward": _slow_forward,
     "slow backward": _slow_backward,
     "garbage collection": _garbage_collection,

@@ -99,8 +99,10 @@ class Lab:
                 "min_lr": 1e-3,
                 "warmup_steps": 5,
                 "device": "cpu",
-                "timeout_seconds": 20,
-                "start_timeout_seconds": 20,
+                # A lost rank is missed at once, as its connections end. These limits are for ranks
+                # that say nothing. A busy machine must not be taken for such a rank.
+                "timeout_seconds": 60,
+                "start_timeout_seconds": 60,
                 "rendezvous_timeout_seconds": 60,
             },
             "eval": {"interval": 0, "batch_size": 256},

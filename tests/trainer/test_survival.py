@@ -56,10 +56,6 @@ SMALL = {
     "train__global_batch_size": 5,
     "train__warmup_steps": 0,
     "train__decay_steps": 400,
-    # A killed rank is missed at once, as its connections end. These limits are for ranks that
-    # say nothing. They are long, so that a busy machine is not taken for such a rank.
-    "train__timeout_seconds": 60,
-    "train__start_timeout_seconds": 60,
     "checkpoint__interval": INTERVAL,
 }
 IMPATIENT = {**SMALL, "train__timeout_seconds": 5, "train__start_timeout_seconds": 5}

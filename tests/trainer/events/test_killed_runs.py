@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -75,6 +76,24 @@ def kill(process: Forked, run: RunConfig, whole_pod: bool) -> list[tuple[int, fl
     return made
 
 
+def times_around(what: str, condition: Callable[[], bool], lab: Lab) -> tuple[float, float]:
+    """Wait until the condition, which does not hold yet, does. Return times of the monotonic clock
+    before and after that, which are far apart only if this process had to wait for the processor.
+    """
+    before = time.monotonic()
+
+    def holds() -> bool:
+        nonlocal before
+        looked = time.monotonic()
+        if condition():
+            return True
+        before = looked
+        return False
+
+    wait_for(what, holds, 120, lab)
+    return before, time.monotonic()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 60 * KILLS)
 def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -> None:
@@ -84,33 +103,41 @@ def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -
     lab.train(lab.config(run_name="before", train__max_steps=5), 1)  # imports torch before forks
     draw = random.Random("goodput")
     run, port = lab.config(**ENDLESS), free_port()
-    begin, away_seconds, killed = time.monotonic(), 0.0, list[list[tuple[int, float]]]()
+    killed = list[list[tuple[int, float]]]()
+    # The instants of kills, starts and the end are known between two looks at the clock. On a busy
+    # machine these may be seconds apart.
+    least_away = most_away = 0.0
     slow = Accident("slow forward", 0, str(lab.root / "slow"), SLOWER_SECONDS)
     slow.begin()
+    before_start = time.monotonic()
     pod = lab.start_entrypoint(run, 0, 1, 2, port, accidents=[slow])
+    after_start = time.monotonic()
     for number in range(KILLS):
         wait_for_steps(lab, run, number + 1)
         time.sleep(draw.uniform(1, 5))
         whole_pod = number % 2 == 1
+        before_kill = time.monotonic()
         killed.append(kill(pod, run, whole_pod))
         if whole_pod:
             since = time.monotonic()
             time.sleep(draw.uniform(0, 2.5))
-            away_seconds += time.monotonic() - since
+            least_away += time.monotonic() - since
             pod = lab.start_entrypoint(run, 0, 1, 2, port, accidents=[slow])
+            most_away += time.monotonic() - before_kill
     wait_for_steps(lab, run, KILLS + 1)
     pod.terminate()
     assert pod.wait(60) == ExitCode.PREEMPTED
     last = lab.config(**{**ENDLESS, "train__max_steps": last_step(run) + 5})
     pod = lab.start_entrypoint(last, 0, 1, 2, port)
-    wait_for("the done marker", (run.run_dir / "done.json").exists, 120, lab)
-    wall_seconds = time.monotonic() - begin
+    before_end, after_end = times_around("the done marker", (run.run_dir / "done.json").exists, lab)
+    least_wall, most_wall = before_end - after_start, after_end - before_start
     assert pod.wait(60) == ExitCode.DONE
 
     found, events = account(run), read(run)[0]
     assert found.is_finished
     counted_and_paused = found.wall_seconds + found.paused_seconds
-    assert abs(counted_and_paused - wall_seconds) <= 0.005 * wall_seconds + 1
+    tolerance = 0.005 * most_wall + 1
+    assert least_wall - tolerance <= counted_and_paused <= most_wall + tolerance
     assert abs(sum(found.seconds.values()) - found.wall_seconds) < 1e-6
     assert found.damaged_lines <= KILLS
     assert len(found.starts) == KILLS + 2
@@ -128,17 +155,17 @@ def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -
         lost_steps += max(times) - next_start.step
         lost_seconds += times[max(times)] - times[since]
     print(
-        f"{KILLS} kills in {wall_seconds:.2f} s by the clock outside, {found.wall_seconds:.2f} s "
+        f"{KILLS} kills in {most_wall:.2f} s by the clock outside, {found.wall_seconds:.2f} s "
         f"in the account; steps made again: {lost_steps}, {found.lost_steps}; "
         f"their time: {lost_seconds:.2f} s, {found.seconds[Kind.LOST]:.2f} s; "
-        f"no pod: {away_seconds:.2f} s, {found.seconds[Kind.DOWN]:.2f} s"
+        f"no pod: {least_away:.2f} s, {found.seconds[Kind.DOWN]:.2f} s"
     )
     reported = [int(event.values["steps"]) for event in events if event.name == Name.REPORT]
     assert abs(found.lost_steps - lost_steps) <= KILLS * max(reported)
     one_report_each = KILLS * LEAST_SECONDS
     assert abs(found.seconds[Kind.LOST] - lost_seconds) <= one_report_each
     # A pod that was killed is known to have lived until its last line, a report or a sign of life.
-    assert -0.1 <= found.seconds[Kind.DOWN] - away_seconds <= one_report_each
+    assert least_away - 0.1 <= found.seconds[Kind.DOWN] <= most_away + one_report_each
     told = [(event.monotonic_seconds, event.name, event.values) for event in events]
     assert found.starts[2].phases[Phase.DETECT] > 0, told  # no pod was there
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 
 from tests.trainer.forked import Forked
 from tests.trainer.process_tree import processes_below
@@ -19,4 +20,5 @@ def kill_entrypoint(process: Forked) -> None:
 def kill_tree(process: Forked) -> None:
     """Kill an entrypoint and all processes below it, as happens when the pod ends."""
     for pid in processes_below(process.pid):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a rank ends by itself with its entrypoint
+            os.kill(pid, signal.SIGKILL)

@@ -12,10 +12,12 @@ from dataclasses import replace
 
 import pytest
 
+from tests.trainer.lab import free_port
 from tests.trainer.launch.gang import FAILED, KEY, LIMIT_SECONDS, Clock, Gang, hello, lost
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.membership import join
 from trainer.launch.messages import Ended, Hello, Start, from_mapping, to_mapping
+from trainer.launch.reception import Reception
 from trainer.launch.signed_lines import SignedLines
 from trainer.launch.status_files import ExitReport
 
@@ -271,25 +273,35 @@ def test_members_that_say_nonsense_disturb_nobody(
     assert gang.coordinator.failure is None
 
 
-def test_a_connection_dropped_in_a_batch_is_not_read(gang: Gang) -> None:
+def test_a_connection_dropped_in_a_batch_is_not_read() -> None:
     """The coordinator does not read a connection that it has just closed. The end of an old
     connection and the hello of its successor can come in one batch of events, and such a read would
     end the coordinator's thread.
     """
-    node = RawNode(gang.port)
+    port, joined, left = free_port(), list[int](), list[tuple[int, str]]()
+    reception = Reception(
+        port,
+        hello(0),
+        KEY,
+        print,
+        joined.append,
+        lambda *_: None,
+        lambda node, reason: left.append((node, reason)),
+    )
+    node = RawNode(port)
     node.lines.send(hello(1))
-    reception = gang.coordinator._reception  # pyright: ignore
     deadline = time.monotonic() + LIMIT_SECONDS
-    while not any(peer.hello for peer in reception._peers):  # pyright: ignore
+    while not joined:
         assert time.monotonic() < deadline
         node.lines.receive()
-        time.sleep(0.02)
-    (peer,) = [peer for peer in reception._peers if peer.hello]  # pyright: ignore
+        reception.serve(0.02)
+    (peer,) = reception._peers  # pyright: ignore
     reception._drop(peer, "was started again")  # pyright: ignore
     reception._read(peer)  # pyright: ignore  # its event of the same batch
     reception._drop(peer, "lost the connection")  # pyright: ignore
+    assert (joined, left) == ([1], [(1, "was started again")])
     node.lines.close()
-    assert len(gang.join_all()) == 3
+    reception.close()
 
 
 @pytest.fixture

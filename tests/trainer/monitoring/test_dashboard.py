@@ -82,18 +82,21 @@ def test_panel_of_an_unknown_metric_would_be_seen(scraped: Prometheus) -> None:
     assert scraped.wait_for('disttrain_steps{run=~".*"}', seconds=3) == []
 
 
-def test_a_real_run_offers_every_metric_that_it_can(scraped: Prometheus) -> None:
+def test_a_real_run_offers_every_metric_that_it_can(module_lab: Lab, scraped: Prometheus) -> None:
     """A run without a mirror and GPUs offers all other documented metrics, and no further ones.
 
     The metric of a slow rank may be there, as other work on the machine may slow one down.
     """
     assert scraped.wait_for('disttrain_validation_loss{run="tiny"}')
     assert scraped.wait_for("disttrain_checkpoint_timestamp_seconds")
-    found = {
-        result["metric"]["__name__"]
-        for result in scraped.ask('{__name__=~"disttrain_.+", run="tiny"}')
-    }
-    assert found - {SLOW_RANK.name} == {family.name for family in FAMILIES} - NOT_OF_EVERY_RUN
+    wanted = {family.name for family in FAMILIES} - NOT_OF_EVERY_RUN
+
+    def differ() -> set[str]:
+        found = scraped.ask('{__name__=~"disttrain_.+", run="tiny"}')
+        return wanted ^ ({each["metric"]["__name__"] for each in found} - {SLOW_RANK.name})
+
+    # On a busy machine Prometheus may miss a reading, and a query then finds less for a while.
+    wait_for(f"exactly the metrics {sorted(wanted)}", lambda: not differ(), 60, module_lab)
 
 
 def test_names_types_and_help_are_as_prometheus_wants_them(scraped: Prometheus) -> None:

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,8 +50,12 @@ EACH = {"accelerate": ACCELERATE, "mpirun": MPIRUN, "mpirun-in-two-pods": MPIRUN
 
 def python_below(pid: int) -> list[int]:
     """Return the pids of the ranks of an entrypoint."""
-    commands = {p: Path(f"/proc/{p}/cmdline").read_bytes() for p in processes_below(pid)[1:]}
-    return [p for p, words in commands.items() if words.startswith(b"python\0")]
+    found = list[int]()
+    for each in processes_below(pid)[1:]:
+        with suppress(OSError):  # a command of the shell may have ended meanwhile
+            if Path(f"/proc/{each}/cmdline").read_bytes().startswith(b"python\0"):
+                found.append(each)
+    return found
 
 
 @pytest.mark.parametrize("example", EACH.values(), ids=EACH.keys())

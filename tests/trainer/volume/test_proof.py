@@ -135,6 +135,11 @@ class Nodes:
 
         return list(self._pool.map(prove, range(len(self.folders))))
 
+    def look_briefly(self) -> None:
+        """Let the nodes give up soon what they look for. Writes before this have their time."""
+        for node in self.nodes:
+            node.proof._limit = SOON_SECONDS  # pyright: ignore[reportPrivateUsage]
+
     def left(self) -> list[str]:
         """Return the names of the proof files in all folders."""
         found = {path for folder in self.folders for path in folder.glob(".volume-proof-*")}
@@ -194,8 +199,8 @@ def test_folder_of_its_own_ends_the_run(tmp_path: Path, gather: Callable[..., No
     """Nodes that share no folder, as with `host-path` on several machines, end with a fatal reason
     that says what is needed.
     """
-    nodes = gather(tmp_path / "a", tmp_path / "b", limit_seconds=SOON_SECONDS)
-    reports = nodes.round(leaves=False)
+    nodes = gather(tmp_path / "a", tmp_path / "b")
+    reports = nodes.round(nodes.look_briefly, leaves=False)
     for report, other in zip(reports, (1, 0), strict=True):
         assert report is not None
         assert report.code == ExitCode.FATAL
@@ -308,10 +313,11 @@ def test_vanished_own_file_is_tried_again(tmp_path: Path, gather: Callable[..., 
 def test_token_of_a_stranger_is_no_path(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
     """A token from another machine that contains a path has no file read or removed elsewhere."""
     folder, elsewhere = tmp_path / "run", tmp_path / "kept"
-    nodes = gather(folder, folder, limit_seconds=SOON_SECONDS)
+    nodes = gather(folder, folder)
     (folder / ".volume-proof-00001-x").mkdir(parents=True)
     elsewhere.write_text("node 1 has written this, attempt x/../../kept\n")
     members = nodes.join_all(lambda rank: "x/../../kept" if rank else nodes.nodes[0].proof.write())
+    nodes.look_briefly()
     report = nodes.prove(members[0], 0)
     assert report is not None
     assert report.code == ExitCode.FATAL
