@@ -72,7 +72,7 @@ async def on_an_own_platform(settings: Settings) -> None:
     if settings.run:
         if built := settings.run.program_image:
             there = pulumi.ResourceOptions(depends_on=made.ready)
-            image = program_image_args(settings.platform, built.plan)
+            image = program_image_args(settings.platform, built.plan, made.cluster.kubeconfig)
             everything.append(TrainerImage("program-image", image, there))
         run = make_run(
             settings.run,

@@ -11,12 +11,13 @@ from cli.pulumi_outputs import PROJECT, outputs_of
 from infra.kube.api_server.access import Access
 from infra.kube.runs.gone_pod import Asker
 
-NOT_UP, NO_RUN = "is not up", "has no run"
+NOT_UP, NO_RUN, OLD = "is not up", "has no run", "was brought up by an older version of disttrain"
 SELECTED = "the selected stack"
 WHAT_TO_DO = {
     NOT_UP: "Run `pulumi up` first. If one is under way, it has not made that yet: try again later",
     NO_RUN: "Name a stack that has one by --stack (./disttrain status lists the runs with their "
     "stacks), or set `topology` to that of a run and run `pulumi up`",
+    OLD: "Run `pulumi up` of the stack with this checkout, which writes them",
 }
 CLUSTER_NEEDED = ("kubeconfig", "namespace")
 VOLUME_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "claim")
@@ -206,12 +207,14 @@ def _require(given: dict[str, Any], wanted: tuple[str, ...], stack: str, problem
         given: the stack's outputs.
         wanted: the names of the outputs that are needed.
         stack: the name of the stack; an empty text means the selected stack.
-        problem: NOT_UP or NO_RUN. Without a kubeconfig it is NOT_UP in any case.
+        problem: NOT_UP or NO_RUN. Without a kubeconfig it is NOT_UP in any case. With the outputs
+            of a run it is OLD instead of NO_RUN.
     """
     missing = [name for name in wanted if not given.get(name)]
     if missing:
         which = f"stack {stack}" if stack else SELECTED
         told = problem if given.get("kubeconfig") else NOT_UP
+        told = OLD if told == NO_RUN and given.get("runPath") else told
         raise ValueError(
             f"{which} {told}: its outputs lack {', '.join(missing)}. {WHAT_TO_DO[told]}"
         )

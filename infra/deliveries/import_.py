@@ -18,6 +18,7 @@ from infra.image import presence
 from infra.image.build_context import TORCH_INDEX_VARIABLE
 from infra.image.containerd import Containerd
 from infra.image.plan import VARIABLE as PLANNED_VARIABLE
+from infra.image.pods_images import VARIABLE as PODS_VARIABLE
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.reach import open_node
 from infra.node.node_variable import VARIABLE as NODE_VARIABLE
@@ -137,6 +138,8 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
         presence.VARIABLE: pulumi.Output.from_input(ask),
         **request.proxies,
     }
+    if request.further:
+        values[PODS_VARIABLE] = pulumi.Output.secret(request.kubeconfig)
     if node.access:
         values[NODE_VARIABLE] = pulumi.Output.secret(node.access)
     if request.torch_index_login:

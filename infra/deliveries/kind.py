@@ -53,6 +53,8 @@ class DeliveryRequest:
         authorities: certificates (PEM) that builds trust in addition to the usual ones; empty:
             none.
         namespace: Kubernetes namespace of the pods.
+        kubeconfig: the text of the cluster's kubeconfig, by which a node's command asks what the
+            pods on other nodes need; empty: there is only one node.
         options: an instance of the kind's options dataclass.
         owner: the stack that owns the platform, whose setting names the image's repository; empty:
             it is this stack.
@@ -70,6 +72,7 @@ class DeliveryRequest:
     proxies: Mapping[str, pulumi.Input[str]] = field(default_factory=dict[str, Any], repr=False)
     authorities: str = field(default="", repr=False)
     namespace: str = ""
+    kubeconfig: pulumi.Input[str] = field(default="", repr=False)
     options: Any = None
     owner: str = ""
 

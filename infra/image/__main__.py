@@ -7,11 +7,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from infra.command_line import cache_folder, short_lines
 from infra.image import plan as planning
-from infra.image import presence, wanted
+from infra.image import pods_images, presence, wanted
 from infra.image.builders import BUILDERS
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.dependencies import Sources
@@ -23,6 +24,7 @@ from infra.image.plan import (
     deps_repository,
     plan_image,
 )
+from infra.image.pods_images import images_of_pods
 from infra.image.program_plan import plan_program_image, program_repository
 from infra.image.prune import KEEP_UNUSED_MINUTES
 from infra.image.pull import DIGEST_VARIABLE, Pull, pull
@@ -62,7 +64,7 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
         _say,
         os.environ.get(presence.VARIABLE, ""),
         arguments.keep_unused_minutes,
-        arguments.pods_of,
+        platform_of(arguments.pods_of),
     )
     if arguments.share:
         share(containerd, plan)
@@ -87,7 +89,7 @@ def _pull(arguments: argparse.Namespace, containerd: Containerd) -> int:
         arguments.limit_seconds,
         os.environ.get(presence.VARIABLE, ""),
         arguments.keep_unused_minutes,
-        arguments.pods_of,
+        platform_of(arguments.pods_of),
     )
     result = pull(plan, containerd, how, Path(arguments.cache), _say)
     print(json.dumps(asdict(result)), flush=True)
@@ -127,6 +129,22 @@ def _push(arguments: argparse.Namespace) -> int:
     print(json.dumps(asdict(result)), flush=True)
     print(f"image: {plan.reference} is in the registry", file=sys.stderr, flush=True)
     return 0
+
+
+def platform_of(namespace: str) -> wanted.Platform:
+    """Return the platform that wants the image.
+
+    Its cluster is asked for the images of its pods if the environment has a kubeconfig.
+
+    Args:
+        namespace: the platform's Kubernetes namespace; empty: no platform wants the image.
+    """
+    # Removed, so that builders and other programs do not get the token in it.
+    kubeconfig = os.environ.pop(pods_images.VARIABLE, "")
+    if not kubeconfig:
+        return wanted.Platform(namespace)
+    ask = partial(images_of_pods, kubeconfig, namespace, _say)
+    return wanted.Platform(namespace, ask)
 
 
 def _sources(arguments: argparse.Namespace) -> Sources:

@@ -20,7 +20,7 @@ from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
 from infra.image.prune import KEEP_UNUSED_MINUTES, ensured_label, prune
 from infra.image.transfer import import_images, in_spite_of_a_restart
-from infra.image.wanted import want
+from infra.image.wanted import NO_PLATFORM, Platform, want
 from infra.image.with_code import with_code
 
 
@@ -41,7 +41,7 @@ def ensure(
     say: Say,
     request: str = "",
     keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
-    namespace: str = "",
+    wanted_by: Platform = NO_PLATFORM,
 ) -> Ensured:
     """Have the planned image in containerd, complete, under its name, and for its platform.
 
@@ -54,8 +54,7 @@ def ensure(
         say: takes a line of progress.
         request: the import request, which becomes a label of the image (presence.py); empty: none.
         keep_unused_minutes: older tags that were asked for within this time are not removed.
-        namespace: Kubernetes namespace of the platform that wants the image (wanted.py); empty: no
-            platform does.
+        wanted_by: the platform that wants the image.
 
     Raises:
         ContainerdError: containerd does not answer, refused, or does not hold the image afterwards.
@@ -74,8 +73,7 @@ def ensure(
         label = {REQUEST_LABEL: request} if request else {}
         containerd.set_labels(plan.reference, {**ensured_label(), **label})
         presence.forget(sources.cache, request)
-        if namespace:
-            want(containerd, plan, namespace)
+        want(containerd, plan, wanted_by)
         prune(plan, containerd, say, keep_unused_minutes)
         return done
 

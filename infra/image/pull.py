@@ -18,7 +18,7 @@ from infra.image.platforms import platform_of_image
 from infra.image.prune import ensured_label, prune
 from infra.image.sharing import by_digest, share
 from infra.image.transfer import PINNED, in_spite_of_a_restart
-from infra.image.wanted import PREFIX, want
+from infra.image.wanted import NO_PLATFORM, PREFIX, Platform, want
 
 DIGEST_VARIABLE = "IMAGE_DIGEST"  # the variable with the digest that the first node has
 PAUSE_SECONDS = 3.0  # between two attempts
@@ -44,8 +44,7 @@ class Pull:
         limit_seconds: how long the pull is tried.
         request: the import request, which becomes a label of the image (presence.py); empty: none.
         keep_unused_minutes: older tags that were asked for within this time are not removed.
-        namespace: Kubernetes namespace of the platform that wants the image (wanted.py); empty: no
-            platform does.
+        wanted_by: the platform that wants the image.
     """
 
     puller: Sequence[str]
@@ -53,7 +52,7 @@ class Pull:
     limit_seconds: float
     request: str = ""
     keep_unused_minutes: int = 0
-    namespace: str = ""
+    wanted_by: Platform = NO_PLATFORM
 
 
 def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: Say) -> Pulled:
@@ -110,8 +109,7 @@ def _pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: 
     label = {REQUEST_LABEL: how.request} if how.request else {}
     containerd.set_labels(plan.reference, {**PINNED, **wanted_by, **ensured_label(), **label})
     presence.forget(cache, how.request)
-    if how.namespace:
-        want(containerd, plan, how.namespace)
+    want(containerd, plan, how.wanted_by)
     prune(plan, containerd, say, how.keep_unused_minutes)
     return Pulled(plan.reference, how.digest, pulled=there is None)
 

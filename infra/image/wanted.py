@@ -4,9 +4,13 @@ The name is a hash of the content, so the platforms of two people on one node ma
 image. Pods show that an image is needed. But a platform may have no pods at the moment when another
 platform is destroyed or gets newer code. So each platform leaves a label with its Kubernetes
 namespace on the image.
+
+A run of another stack goes on with an older image until the next `up` of that stack. On a spare
+node no container shows this. So the platform's label stays on images that pods of the cluster name.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from infra.image.containerd import Containerd
 from infra.image.plan import ImagePlan
@@ -19,20 +23,46 @@ def platforms(labels: Mapping[str, str]) -> list[str]:
     return sorted(key.removeprefix(PREFIX) for key in labels if key.startswith(PREFIX))
 
 
-def want(containerd: Containerd, plan: ImagePlan, namespace: str) -> None:
-    """Note that the platform wants the planned image, and no other image of the repository.
+def named_by_no_pod() -> Collection[str]:
+    """Name no image: the containers of the platform's only node show what its pods need."""
+    return ()
+
+
+@dataclass(frozen=True)
+class Platform:
+    """The platform for which an image is brought to a node.
+
+    Args:
+        namespace: its Kubernetes namespace; empty: no platform wants the image.
+        images_of_pods: returns the names of the images of its pods, on whatever node they are; None
+            if they are not known.
+    """
+
+    namespace: str = ""
+    images_of_pods: Callable[[], Collection[str] | None] = named_by_no_pod
+
+
+NO_PLATFORM = Platform()
+
+
+def want(containerd: Containerd, plan: ImagePlan, platform: Platform) -> None:
+    """Note that the platform wants the planned image, and no other one that none of its pods names.
 
     Args:
         containerd: the node's containerd, which has the image.
         plan: the image.
-        namespace: the platform's Kubernetes namespace.
+        platform: the platform; without a namespace nothing is done.
 
     Raises:
         ContainerdError: containerd does not answer.
     """
-    containerd.set_labels(plan.reference, {f"{PREFIX}{namespace}": "yes"})
-    other = (name for name in containerd.images() if name != plan.reference)
-    release(containerd, (n for n in other if n.rpartition(":")[0] == plan.repository), namespace)
+    if not platform.namespace:
+        return
+    containerd.set_labels(plan.reference, {f"{PREFIX}{platform.namespace}": "yes"})
+    others = {name for name in containerd.images() if name != plan.reference}
+    older = {name for name in others if name.rpartition(":")[0] == plan.repository}
+    if older and (named := platform.images_of_pods()) is not None:
+        release(containerd, sorted(older.difference(named)), platform.namespace)
 
 
 def release(containerd: Containerd, names: Iterable[str], namespace: str) -> None:

@@ -37,6 +37,7 @@ TASKS = {
     "claim-queues": "queues.claim_queues",
     "copies": "api_server.copies",
     "controller-remains": "controllers.controller_remains",
+    "dataset-name": "runs.dataset_name",
     "dataset-progress": "runs.dataset_progress",
     "destroy-guard": "runs.destroy_guard",
     "free-volume": "volumes.free_volume",

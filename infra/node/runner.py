@@ -2,7 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import pulumi
@@ -21,6 +22,8 @@ ON_HOST = f"{PYTHON} -m infra.node.on_host"
 ALL_INPUTS = ("connection", "create", "delete", "environment", "stdin", "triggers", "update")
 DIAL_ATTEMPTS = 10
 SECONDS_PER_DIAL = 15
+CREATE = "sh -s -- create"
+NOTHING = "cat >/dev/null"  # It reads its input: SSH fails if a command ends before it has.
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class Script:
             may be the same host. So the `delete` has to notice if a later `create` on that host has
             taken over what it would remove.
         update: whether the script has its own action `update`. Without it, a change runs `create`.
+        begun: whether another command is registered first, whose `create` does nothing, and whose
+            `delete` is that of the script. If an `up` is killed during the script's `create`, the
+            state does not contain the script's command, and `pulumi destroy` finds only that one.
+            The script's `delete` has to do nothing where nothing is left.
         ignore_changes: inputs whose changes have no effect, as in ResourceOptions.
     """
 
@@ -53,6 +60,7 @@ class Script:
     replace_on_another_host: bool = False
     replace_after: bool = False
     update: bool = False
+    begun: bool = False
     ignore_changes: Sequence[str] = ()
 
 
@@ -69,9 +77,30 @@ class Runner(ABC):
     def __init__(self, *, host_is_lost: bool = False) -> None:
         self.host_is_lost = host_is_lost
 
-    @abstractmethod
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
         """Register a command with this name that runs the script."""
+        if script.begun:
+            # Another host only changes this command. Its `delete` would run last of all, and may
+            # lead, by another address, to the machine on which the script has just run.
+            first = replace(script, replace_when=(), replace_on_another_host=False, update=False)
+            own = copy(opts)
+            own.aliases = None  # They are those of the script's command.
+            begun = self._register(f"{name}-begun", first, own, NOTHING)
+            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[begun]))
+        return self._register(name, script, opts, CREATE)
+
+    @abstractmethod
+    def _register(
+        self, name: str, script: Script, opts: pulumi.ResourceOptions, create: str
+    ) -> HostCommand:
+        """Register one command.
+
+        Args:
+            name: name of the resource.
+            script: the script.
+            opts: parent and dependencies.
+            create: CREATE or NOTHING.
+        """
 
 
 class LocalRunner(Runner):
@@ -81,11 +110,12 @@ class LocalRunner(Runner):
         super().__init__(host_is_lost=host_is_lost)
         self._sudo_password = sudo_password
 
-    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
-        """Register the command; see Runner."""
+    def _register(
+        self, name: str, script: Script, opts: pulumi.ResourceOptions, create: str
+    ) -> HostCommand:
         return local.Command(
             name,
-            create="sh -s -- create",
+            create=create,
             update="sh -s -- update" if script.update else None,
             delete="sh -s -- delete",
             stdin=program_text(script, self._sudo_password),
@@ -116,13 +146,14 @@ class SshRunner(Runner):
             proxy=_jump(ssh),
         )
 
-    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
-        """Register the command; see Runner."""
+    def _register(
+        self, name: str, script: Script, opts: pulumi.ResourceOptions, create: str
+    ) -> HostCommand:
         logging = remote.Logging
         return remote.Command(
             name,
             connection=self._connection,
-            create="sh -s -- create",
+            create=create,
             update="sh -s -- update" if script.update else None,
             delete="sh -s -- delete",
             stdin=program_text(script, self._sudo_password),
@@ -145,11 +176,13 @@ class EitherWayRunner(Runner):
         super().__init__(host_is_lost=host.gone)
         self._host = host
 
-    def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
-        """Register the command; see Runner. Its `delete` uses the connection in the state."""
+    def _register(
+        self, name: str, script: Script, opts: pulumi.ResourceOptions, create: str
+    ) -> HostCommand:
+        # The `delete` uses the connection in the state.
         return local.Command(
             name,
-            create=f"{ON_HOST} create",
+            create=create if create == NOTHING else f"{ON_HOST} create",
             update=f"{ON_HOST} update" if script.update else None,
             delete=f"{ON_HOST} delete",
             stdin=on_host_job(self._host, script),

@@ -107,7 +107,8 @@ async def make_platform(
     # owns it, this stack imports no gigabytes of image, and its next `pulumi destroy` does not
     # remove the image that the other platform uses.
     after_namespace = pulumi.ResourceOptions(depends_on=[namespace, *machines])
-    image = TrainerImage("image", image_args, after_namespace)
+    to_nodes = trainer_image_args(settings, cluster.kubeconfig)
+    image = TrainerImage("image", to_nodes, after_namespace)
     volume_args = _volume_args(base, storage, namespace)
     volume = DataVolume("data", volume_args, base.inside(namespace, *host.made))
     proxy_args = ProxyConfigArgs(settings.proxy, settings.namespace, settings.stack, owner.identity)

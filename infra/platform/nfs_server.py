@@ -82,6 +82,7 @@ class NfsServer(pulumi.ComponentResource):
                 },
                 replace_on_another_host=True,
                 replace_after=True,
+                begun=True,
                 ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(
@@ -146,6 +147,7 @@ class NfsMachine(pulumi.ComponentResource):
                 },
                 replace_on_another_host=True,
                 replace_after=True,
+                begun=True,
                 ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(

@@ -83,8 +83,15 @@ def to_build(args: Iterable[TrainerImageArgs], resources: Iterable[StateResource
     )
 
 
-def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
-    """The arguments of the component, from the settings of a platform."""
+def trainer_image_args(
+    settings: PlatformSettings, kubeconfig: pulumi.Input[str] = ""
+) -> TrainerImageArgs:
+    """The arguments of the component, from the settings of a platform.
+
+    Args:
+        settings: the settings of the platform.
+        kubeconfig: the text of the kubeconfig of its k3s; empty where nothing is delivered.
+    """
     image, host, bundle = settings.image, settings.host, settings.bundle
     request = DeliveryRequest(
         plan=image.plan,
@@ -106,14 +113,20 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
         proxies=proxy_environment(settings.proxy),
         authorities=settings.proxy.ca_bundle,
         namespace=settings.namespace,
+        kubeconfig=kubeconfig,
         options=settings.delivery.options,
     )
     return TrainerImageArgs(settings.delivery.name, request)
 
 
-def program_image_args(settings: PlatformSettings, plan: ImagePlan) -> TrainerImageArgs:
-    """Arguments for the image of the user's own program. A bundle does not contain that image."""
-    args = trainer_image_args(settings)
+def program_image_args(
+    settings: PlatformSettings, plan: ImagePlan, kubeconfig: pulumi.Input[str] = ""
+) -> TrainerImageArgs:
+    """Arguments for the image of the user's own program. A bundle does not contain that image.
+
+    The other arguments are those of `trainer_image_args`.
+    """
+    args = trainer_image_args(settings, kubeconfig)
     return replace(args, request=replace(args.request, plan=plan, bundled_layout=None))
 
 

@@ -1,13 +1,15 @@
 """Makes the data set on the volume, with a Job for which `pulumi up` waits."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import pulumi
 
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.objects import kubernetes_object
-from infra.run.dataset_hook import progress_while_made
+from infra.run.dataset_hook import name_is_free_before_creation, progress_while_made
 from infra.run.dataset_job import DatasetJobArgs, dataset_job
 from infra.workloads.pod import of_commands
 
@@ -33,11 +35,19 @@ class Upload:
 
 @dataclass(frozen=True)
 class DatasetArgs:
-    """What the data set needs: the Job, the cluster, and files that go to the volume first."""
+    """What the data set needs.
+
+    Args:
+        job: what its Job is made of.
+        connection: how programs reach the cluster.
+        uploads: files that go to the volume first.
+        dataset: the section `dataset` of the run's configuration.
+    """
 
     job: DatasetJobArgs
     connection: Connection
     uploads: tuple[Upload, ...]
+    dataset: Mapping[str, Any]
 
 
 class DatasetJob(pulumi.ComponentResource):
@@ -74,13 +84,16 @@ class DatasetJob(pulumi.ComponentResource):
         progress = progress_while_made(
             f"{name}-progress", job.job, args.connection, job.timeout_seconds
         )
+        free = name_is_free_before_creation(
+            f"{name}-name", args.connection, parts.claim, args.dataset
+        )
         kubernetes_object(
             f"{name}-job",
             dataset_job(job),
             pulumi.ResourceOptions(
                 parent=self,
                 depends_on=after,
-                hooks=pulumi.ResourceHookBinding(before_create=[progress]),
+                hooks=pulumi.ResourceHookBinding(before_create=[free, progress]),
             ),
         )
         self.register_outputs({})

@@ -1,7 +1,9 @@
-"""The hook of the data set's Job, which shows how far the Job is while the engine waits for it."""
+"""The hooks of the data set's Job, which the engine calls just before it makes the Job."""
 
 import asyncio
 import json
+from collections.abc import Mapping
+from typing import Any
 
 import pulumi
 
@@ -9,6 +11,30 @@ from infra.kube_command import Connection
 from infra.task_in_hook import run_in_hook
 
 _SHOWING = set[asyncio.Task[None]]()  # asyncio itself does not keep tasks that nobody waits for
+
+
+def name_is_free_before_creation(
+    name: str, connection: Connection, claim: str, dataset: Mapping[str, Any]
+) -> pulumi.ResourceHook:
+    """The hook that runs the task infra/kube/runs/dataset_name.py.
+
+    Args:
+        name: the name of the hook, which must be unique in the stack.
+        connection: how the task reaches the cluster.
+        claim: the name of the claim on whose volume the data set will be.
+        dataset: the section `dataset` of the run's configuration.
+
+    Raises:
+        RuntimeError: The hook raises it if another stack uses the name for other data by now. The
+            Job is not made then.
+    """
+    wanted = {**connection.job, "claim": claim, "dataset": dict(dataset)}
+
+    async def before_create(_: pulumi.ResourceHookArgs) -> None:
+        text = await pulumi.Output.json_dumps(wanted).future()
+        await run_in_hook("dataset-name", json.loads(text or "{}"))
+
+    return pulumi.ResourceHook(name, before_create)
 
 
 def progress_while_made(

@@ -69,7 +69,7 @@ class _Parts:
             timeout_seconds=settings.limits.dataset_timeout_seconds,
         )
         files = uploads(settings.dataset_file, settings.bpe_file, settings.tokenizer_file)
-        args = DatasetArgs(job, self.connection, files)
+        args = DatasetArgs(job, self.connection, files, content["dataset"])
         return [made, DatasetJob("dataset", args, self.inside(made))]
 
     def configuration(self) -> list[pulumi.Resource]:

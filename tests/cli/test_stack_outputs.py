@@ -10,7 +10,7 @@ import pytest
 
 from cli import pulumi_outputs, stack_outputs
 from cli.pulumi_outputs import early_outputs
-from cli.stack_outputs import cluster_place, run_place, volume_place
+from cli.stack_outputs import cluster_place, run_length, run_place, volume_place
 from infra.names import EARLY_OUTPUTS
 from infra.outputs import KNOWN_LATE
 from tests.unit.stacks import deploy
@@ -120,6 +120,24 @@ def test_stack_that_is_up_without_a_run_is_told_how_to_get_one(
     told = "stack dev has no run: its outputs lack runPath, workload. Name a stack that has one by "
     with pytest.raises(ValueError, match=told):
         run_place("dev")
+
+
+def test_run_of_an_older_version_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack has a run, but an older version has brought it up, which did not write an output that
+    a command needs. The error does not say that the stack has no run, but how to get the output.
+    """
+    outputs = {"kubeconfig": "/k", "runPath": "runs/a"}
+
+    def ask(words: list[str]) -> str:
+        return json.dumps(outputs if words[1] == "output" else {"version": 3, "deployment": {}})
+
+    monkeypatch.setattr(pulumi_outputs, "ask_pulumi", ask)
+    told = (
+        r"stack dev was brought up by an older version of disttrain: its outputs lack maxSteps\. "
+        r"Run `pulumi up` of the stack with this checkout"
+    )
+    with pytest.raises(ValueError, match=told):
+        run_length("dev")
 
 
 def test_missing_pulumi_is_told_with_what_works_without_it(monkeypatch: pytest.MonkeyPatch) -> None:

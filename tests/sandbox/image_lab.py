@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from infra.image.oci import Image
 from infra.image.plan import ImagePlan, plan_image
 from infra.image.platforms import this_machine
 from infra.image.prune import KEEP_UNUSED_MINUTES
+from infra.image.wanted import Platform, named_by_no_pod
 from tests.unit.image.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -105,6 +106,7 @@ class Lab:
         request: str = "",
         keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
         namespace: str = "",
+        images_of_pods: Callable[[], Collection[str] | None] = named_by_no_pod,
     ) -> Ensured:
         """Import the project's image as `pulumi up` does, and return what was done."""
         return ensure(
@@ -114,7 +116,7 @@ class Lab:
             self.said.append,
             request,
             keep_unused_minutes,
-            namespace,
+            Platform(namespace, images_of_pods),
         )
 
     @property

@@ -43,6 +43,24 @@ def test_older_tags_stay_while_the_platform_of_another_namespace_wants_them(lab:
     assert tags(lab) == {ours, lab.plan().deps_reference}, "nobody wants the older one any more"
 
 
+def test_older_tags_stay_while_pods_on_other_nodes_name_them(lab: Lab) -> None:
+    """An older tag stays on a node without containers while a pod of the platform names it, also if
+    it is not known what the pods name. Otherwise a run that goes on with this image could not move
+    to this node.
+    """
+    older = lab.ensure(namespace="ours").image
+    lab.change_code("print(2)\n")
+    newer = lab.plan().reference
+
+    def tags_after(named: set[str] | None) -> set[str]:
+        lab.ensure(namespace="ours", keep_unused_minutes=0, images_of_pods=lambda: named)
+        return tags(lab)
+
+    assert {older, newer} <= tags_after(None)
+    assert {older, newer} <= tags_after({older})
+    assert tags_after({newer}) == {newer, lab.plan().deps_reference}
+
+
 def test_a_name_that_somebody_gave_an_image_of_ours_stays(lab: Lab) -> None:
     """If an image is removed, another name that somebody gave it stays, and so does the CRI
     plugin's second name, by which the kubelet finds it.

@@ -92,6 +92,7 @@ def prepare(
         with work_folder(directory) as folder:
             if is_prepared(directory, request):  # Another process made it in the meantime.
                 return
+            _refuse_to_replace_a_new_one(directory, dataset, meta, request)
             begin(folder, request)
             if not (folder / RESULT / META_FILE).exists():
                 _make(folder, dataset, request, workers, sleep)
@@ -99,6 +100,34 @@ def prepare(
     except OSError as error:
         kind = RetryableError if error.errno in FAILS_FOR_A_WHILE else FatalError
         raise kind(f"dataset {dataset.name}: cannot write {directory}: {error}") from error
+
+
+def _refuse_to_replace_a_new_one(
+    directory: Path,
+    dataset: DatasetConfig,
+    before: dict[str, Any] | None,
+    request: dict[str, Any],
+) -> None:
+    """Refuse to replace a data set that another process has made while this one waited for it.
+
+    Two runs that begin at the same moment do not see each other before. If this one replaced the
+    data set, the other run could not start again.
+
+    Args:
+        directory: the folder of the data set.
+        dataset: the wanted data set.
+        before: the metadata of the data set that was there before the wait; None: there was none.
+        request: the wanted data set, as `request_of` describes it.
+    """
+    now = read_meta(directory)
+    if now is None or now == before:
+        return
+    raise FatalError(
+        f"dataset.name: {dataset.name!r} cannot be used: while this process waited, another one "
+        f"has made a data set of this name in {directory} from other settings "
+        f"({what_differs(now.get('request', {}), request)}). It stays, because the run that it was "
+        "made for could not start again without it. Set another name (datasetName)"
+    )
 
 
 def _make(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from trainer.data.dataset import open_dataset
 from trainer.data.download import ATTEMPTS
 from trainer.data.prepare import prepare
 from trainer.data.tokenizer import CharTokenizer
+from trainer.data.work_folder import work_folder
 from trainer.launch.exit_codes import FatalError, RetryableError
 
 TEXT = "".join(f"line {number}: to be or not to be\n" for number in range(200)).encode()
@@ -130,6 +132,35 @@ def test_a_damaged_or_other_dataset_is_replaced(tmp_path: Path, server: Server) 
     prepare(config(tmp_path, file=str(other)))
     assert len(open_dataset(run.dataset_dir).train) == int(13 * 20 * 0.9)
     assert [path.name for path in (tmp_path / "datasets").iterdir()] == ["text"]
+
+
+def test_a_dataset_that_another_process_has_just_made_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While this process waits, another one makes a data set of the same name from other text. This
+    process fails then, and says why. Of two runs that begin at the same moment, the other one would
+    otherwise lose its data.
+    """
+    for name in ("ours", "theirs"):
+        (tmp_path / name).write_text(f"{name} " * 50)
+    ours, theirs = (config(tmp_path, file=str(tmp_path / name)) for name in ("ours", "theirs"))
+
+    @contextmanager
+    def after_the_other(directory: Path) -> Iterator[Path]:
+        monkeypatch.setattr("trainer.data.prepare.work_folder", work_folder)
+        prepare(theirs)
+        with work_folder(directory) as folder:
+            yield folder
+
+    monkeypatch.setattr("trainer.data.prepare.work_folder", after_the_other)
+    with pytest.raises(FatalError, match=r"dataset\.name: 'text' .*\(its files are other ones\)"):
+        prepare(ours)
+    dataset = open_dataset(theirs.dataset_dir)
+    assert dataset.tokenizer.decode(dataset.train.tolist()).startswith("theirs ")
+    assert [path.name for path in (tmp_path / "datasets").iterdir()] == ["text"]
+    prepare(ours)  # A data set that was there before may be replaced: its run may be gone.
+    dataset = open_dataset(ours.dataset_dir)
+    assert dataset.tokenizer.decode(dataset.train.tolist()).startswith("ours ")
 
 
 @pytest.mark.parametrize("status", [404, 403, 407, 204])

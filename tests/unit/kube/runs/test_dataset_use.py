@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need
-from infra.kube.errors import ApiError
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.job import Job
+from infra.kube.runs import dataset_name
 from infra.kube.runs.dataset_findings import OPTIONS, DatasetUse, dataset_findings
 from infra.kube.volumes.storage_findings import StorageNeeds
 from tests.unit.kube.server import ApiServer, Json, api_of
+from tests.unit.stacks import deploy
 from trainer.config import DatasetConfig
 from trainer.data.request import request_of
 
@@ -192,3 +196,17 @@ def test_every_option_that_the_trainer_compares_is_compared() -> None:
     """
     compared = request_of(DatasetConfig(name="own", url="https://example.org/text.txt"))
     assert compared.keys() <= {*OPTIONS, "val_share", "sources"}
+
+
+def test_name_is_checked_again_before_the_job_is_made(tmp_path: Path) -> None:
+    """A data set that another stack has made since the program asked is found before the Job is
+    made, and the Job is not made. Two first `up`s at the same time are not seen earlier.
+    """
+    fields: Json = {"claim": "disttrain-pvc", "dataset": OURS}
+    job = Job(Access(kubeconfig="{}"), "disttrain", "our-owner", "dev", fields)
+    dataset_name.create(job, api_of(Server(OURS)))
+    with pytest.raises(TaskError, match="datasetName: 'shakespeare-char' cannot be used"):
+        dataset_name.create(job, api_of(Server({**OURS, "sha256": "b" * 64})))
+    for each in deploy("sandbox", tmp_path).resources:
+        hooks = [*each.request.hooks.before_create]
+        assert ("dataset-name" in hooks) == (each.name == "dataset-job"), each.name
