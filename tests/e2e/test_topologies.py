@@ -221,7 +221,9 @@ def test_both_topologies_end_with_the_same_loss(lab: Lab, multi: Stack) -> None:
 
 
 def test_status_shows_the_node_and_how_far_runs_are(lab: Lab, single: Stack, multi: Stack) -> None:
-    assert states(lab, single) == {"e2e-single": "finished", "e2e-multi": "finished"}
+    both = {"e2e-single": "finished", "e2e-multi": "finished"}
+    # A pod says so only when all ranks have ended, which is after rank 0 has written the marker.
+    wait_for("the end of both", lambda: states(lab, single) == both, 120)
     screen = people_run(lab, multi, f"./disttrain status --stack {multi.name}").splitlines()
     assert screen[0] == "1 node, Ready; no GPUs offered"
     assert re.match(
