@@ -487,7 +487,8 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
     single.set_all(run_settings(name, ENDLESS))
     single.up()
     wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
-    assert states(lab, single)["e2e-single"] == "training"
+    # It is called saving while it waits for a save, and quiet if no step came for some seconds.
+    wait_for("the training", lambda: states(lab, single)["e2e-single"] == "training", 120)
     multi.set_all(run_settings("e2e-second", 40))
     multi.set("whenBusy", "refuse")
     with pytest.raises(PulumiFailedError, match="whenBusy"):
