@@ -8,7 +8,7 @@ import pytest
 from infra.kube import names
 from infra.kube.record import record_path
 from infra.kube.runs.lock import COLLECTION, held
-from tests.kube.accounts import viewer_of
+from tests.kube.accounts import user_of, wait_until_granted
 from tests.kube.lab import Json, Lab, Run, wait_for
 
 
@@ -81,10 +81,11 @@ def test_user_of_two_namespaces_ends_the_run_too(lab: Lab, tmp_path: Path) -> No
     former.up()
     moved, closed = Run(lab, lab.namespace(), "dev"), lab.namespace()
     moved.owner = former.owner
-    somebody = viewer_of(lab, moved.namespace, tmp_path, "cluster-admin", "rolebinding")
+    somebody = user_of(lab, moved.namespace, tmp_path, "cluster-admin")
     user = f"--serviceaccount={moved.namespace}:viewer"
     role = ("--clusterrole=cluster-admin", user, "-n", former.namespace)
     lab.kubectl("create", "rolebinding", "viewer", *role)
+    wait_until_granted(somebody, former.namespace)
     job = moved.job() | {"kubeconfig_path": somebody.access.kubeconfig_path}
     known = {"former_namespaces": [closed, former.namespace]}
     status, output = lab.run("hand-over", "create", job | known)

@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 from infra.kube.errors import ApiError
-from tests.kube.accounts import viewer_of
+from tests.kube.accounts import user_of
 from tests.kube.lab import PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.kube.volume import cli, no_pods
@@ -189,7 +189,7 @@ def test_who_may_start_no_pod_sees_what_the_api_has(lab: Lab, claim: Run, tmp_pa
     run = Run(lab, claim.namespace, "dev", "StatefulSet", **claim.more)
     begin(lab, run, "one")
     wait_for("the API server to have them too", lambda: newest_lines_are_ticks(lab, run))
-    viewer_of(lab, run.namespace, tmp_path, "view", "rolebinding")
+    user_of(lab, run.namespace, tmp_path, "view")
     process = cli(lab, run, tmp_path, "logs", "--no-follow", kubeconfig=tmp_path / "kubeconfig")
     with process:
         output = process.communicate(timeout=120)[0].decode().splitlines()
