@@ -156,6 +156,22 @@ def test_pod_may_run_while_the_kubeconfig_is_replaced(monkeypatch: pytest.Monkey
     assert pod_keeper._may_run(pod)  # pyright: ignore[reportPrivateUsage]
 
 
+def test_pod_is_kept_until_the_query_that_waits_has_it() -> None:
+    """A pod is not idle while the query for which it was started has not got it yet. On a busy
+    machine this query may go on late, and would have to wait for another pod.
+    """
+    pods, steps = Pods(), iter(range(3))
+
+    def sleep(_: float) -> None:
+        if next(steps, None) is None:
+            raise SystemExit  # it has kept the pod for three looks
+
+    keeper = PodKeeper(pods.open, idle_seconds=-1, sleep=sleep)
+    keeper._waiting = 1  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(SystemExit):
+        keeper._until_it_may_go(cast(VolumePod, "pod 1"))  # pyright: ignore[reportPrivateUsage]
+
+
 def test_pod_that_is_being_removed_is_given_to_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
     """A query that begins while a pod is being removed gets the next pod. The removal takes
     seconds, and a query with the old pod would fail.
