@@ -126,8 +126,10 @@ class PodKeeper:
                     self._take_back()  # at once, because the removal of the pod takes a while
                     return
             with self._changed:
-                is_idle = not self._users and now - self._used_at > self._idle_seconds
-                is_old = not self._users and now - begun > RENEW_SECONDS
+                # A query that waits has been told of the pod, and is about to use it.
+                is_free = not self._users and not self._waiting
+                is_idle = is_free and now - self._used_at > self._idle_seconds
+                is_old = is_free and now - begun > RENEW_SECONDS
                 if is_idle or is_old or now - begun > DEADLINE_SECONDS:
                     self._pod = None  # under the lock, so that no query can begin meanwhile
                     return

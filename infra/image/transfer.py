@@ -23,6 +23,8 @@ RESTART_SECONDS, RESTART_PAUSE_SECONDS = 180, 2
 # ctr 2.x only opens the connection with its first request, which then fails with the second text,
 # and with the third one if the socket is not there.
 NOBODY_LISTENS = ("failed to dial", "while dialing", "cannot access socket")
+# What ctr reports if containerd ends while it works on ctr's request.
+ENDED_MEANWHILE = ("transport is closing", "error reading from server")
 
 
 def import_images(
@@ -72,24 +74,32 @@ def in_spite_of_a_restart(containerd: Containerd, say: Say, work: Callable[[], R
     """
     try:
         return work()
-    except (ContainerdError, NodeError):  # The latter comes from a build at the node.
-        if not has_restarted(containerd, say):
+    except (ContainerdError, NodeError) as error:  # The latter comes from a build at the node.
+        if not has_restarted(containerd, say, str(error)):
             raise
         return work()
 
 
-def has_restarted(containerd: Containerd, say: Say) -> bool:
-    """Whether containerd does not answer at first, and answers again within RESTART_SECONDS."""
+def has_restarted(containerd: Containerd, say: Say, error: str) -> bool:
+    """Whether containerd has ended, and answers again within RESTART_SECONDS.
+
+    Args:
+        containerd: the containerd.
+        say: takes a line of progress.
+        error: the error of a command. If containerd is back before it is asked, only this text
+            shows that it has ended.
+    """
+    has_ended = _nobody_listens(error) or any(text in error for text in ENDED_MEANWHILE)
     is_away, until = False, time.monotonic() + RESTART_SECONDS
     while True:
         try:
             containerd.ask("version")
-        except ContainerdError as error:
+        except ContainerdError as reason:
             # Other errors do not go away.
-            if not _nobody_listens(str(error)) or time.monotonic() > until:
+            if not _nobody_listens(str(reason)) or time.monotonic() > until:
                 return False
         else:
-            return is_away
+            return has_ended or is_away
         if not is_away:
             say("image: containerd does not answer; it may be restarting, which is waited for")
         is_away = True

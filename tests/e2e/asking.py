@@ -54,11 +54,12 @@ def states(lab: Lab, stack: Stack, nodes: int = 1) -> dict[str, str]:
     return {run["stack"].rpartition("/")[2]: run["state"] for run in found["runs"]}
 
 
-def training_pods(lab: Lab, stack: Stack) -> list[str]:
-    """Return the stack's training pods that have not ended, as `pod/<name>`."""
+def training_pods(lab: Lab, stack: Stack, also_ended: bool = False) -> list[str]:
+    """Return the stack's training pods as `pod/<name>`, by default those that have not ended."""
     selector = f"app.kubernetes.io/component=training,disttrain.dev/owner={stack.output('owner')}"
-    alive = "--field-selector=status.phase!=Failed,status.phase!=Succeeded"
-    return lab.kubectl("get", "pod", "-l", selector, alive, "-o", "name").split()
+    alive = ("--field-selector=status.phase!=Failed,status.phase!=Succeeded",)
+    which = () if also_ended else alive
+    return lab.kubectl("get", "pod", "-l", selector, *which, "-o", "name").split()
 
 
 def wait_for_first_checkpoint(lab: Lab, run_name: str) -> None:

@@ -229,10 +229,12 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     assert weights(lab, run_name, STEPS) == reference != {}
     if engine.ends:
         assert ended(lab, engine, engine.kind.done)
-        assert training_pods(lab, stack) == []  # otherwise one would hold its GPUs
+        # The MPI Operator ends its workers only after that. A pod that stayed would hold its GPUs.
+        wait_for("the end of its pods", lambda: not training_pods(lab, stack), 120)
     else:
         assert len(training_pods(lab, stack)) == PODS
-    assert states(lab, stack)[stack.name] == "finished"
+    # A pod says so only when all ranks have ended, which is after rank 0 has written the marker.
+    wait_for("its end", lambda: states(lab, stack)[stack.name] == "finished", 120)
     assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
     stack.refresh()
     stack.preview("--expect-no-changes")

@@ -109,7 +109,9 @@ def test_lost_node_is_replaced_by_kueue(
     start(lab, stack, run, topology, pods)
     assert {racks[node] for node in places(lab).values()} == {"three"}
     try:
-        _, node = lose_a_node(lab)
+        pod, node = lose_a_node(lab)
+        # Until then, the step that was under way when the node was lost may still be written.
+        wait_for("the end of the lost pod", lambda: places(lab).get(pod) != node, 300)
         made = max(lab.losses(run))
         wait_for("steps after the last one", lambda: max(lab.losses(run)) > made, 300)
         assert node not in places(lab).values()

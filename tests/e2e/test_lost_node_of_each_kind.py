@@ -56,6 +56,8 @@ def test_lost_node_is_replaced_under_each_kind(served: Lab, stack: Stack, topolo
     start(served, stack, run_name, topology)
     try:
         pod, node = lose_a_node(served)
+        # Until then, the step that was under way when the node was lost may still be written.
+        wait_for("the end of the lost pod", lambda: places(served).get(pod) != node, 300)
         made = max(served.losses(run_name))
         wait_for("steps after the last one", lambda: max(served.losses(run_name)) > made, 300)
         there = places(served)

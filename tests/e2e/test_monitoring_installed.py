@@ -243,7 +243,8 @@ def webhook(lab: Lab, stack: Stack) -> Iterator[Callable[[], list[Any]]]:
         return [alert for line in filter(None, lines) for alert in json.loads(line)["alerts"]]
 
     try:
-        lab.kubectl("wait", "--for=condition=Ready", f"pod/{WEBHOOK}", namespace="default")
+        ready = ("--for=condition=Ready", "--timeout=300s")  # the default is 30 s
+        lab.kubectl("wait", *ready, f"pod/{WEBHOOK}", namespace="default")
         yield told
     finally:
         for path in paths:

@@ -109,20 +109,22 @@ def assert_whole(lab: Lab, run_name: str, marker: Mapping[str, Any], steps: int)
 
 def test_ddp_example_steps_and_status_shows_them(lab: Lab, stack: Stack) -> None:
     """`up` ends when rank 0 has printed a step; status shows the step, the total and the loss."""
-    command = ("python", "train.py", "--steps", str(ENDLESS))
-    set_program(stack, DDP, *command, files=example("ddp"), progress=PATTERN)
+    words = ("python", "train.py", "--steps", str(ENDLESS))
+    set_program(stack, DDP, *words, files=example("ddp"), progress=PATTERN)
     output = stack.up()
     assert f"rank 0 of the program has printed a step: {PODS} of {PODS} pods are ready" in output
-    run = wait_for(
-        "a step in status",
-        lambda: (seen := run_status(lab, stack))["progress"]["step"] and seen,
-        LIMIT_SECONDS,
-    )
-    assert run["state"] == "training"
+
+    def trains() -> dict[str, Any]:
+        """Return what status knows of the run, once the run has made a step lately."""
+        seen = run_status(lab, stack)
+        return seen if seen["state"] == "training" and seen["progress"]["step"] else {}
+
+    run = wait_for("a step in status", trains, LIMIT_SECONDS)
     assert run["progress"]["of"] == ENDLESS
     assert 0 <= float(run["progress"]["loss"]) < 10
-    line = people_run(lab, stack, f"./disttrain status --stack {stack.name}")
-    assert re.search(rf"program +training +\d+/{ENDLESS} +\d+\.\d{{4}} ", line), line
+    line = rf"program +training +\d+/{ENDLESS} +\d+\.\d{{4}} "
+    command = f"./disttrain status --stack {stack.name}"
+    wait_for("its line", lambda: re.search(line, people_run(lab, stack, command)), LIMIT_SECONDS)
     assert stack.output("program") == f"python train.py --steps {ENDLESS}"
 
 

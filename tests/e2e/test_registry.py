@@ -76,7 +76,6 @@ def test_pod_that_pulls_while_the_registry_is_away_trains_once_it_is_back(world:
     """
     lab, stack = world.lab, world.stack
     stack.up()
-    made = max(lab.losses(RUN))
     world.server.close()
     try:
         lab.ctr("images", "rm", stack.output("image"))
@@ -88,6 +87,7 @@ def test_pod_that_pulls_while_the_registry_is_away_trains_once_it_is_back(world:
             return run.state == "failing" and "ImagePull" in run.detail
 
         wait_for("status to say so", told, 300)
+        made = max(lab.losses(RUN))  # only now the former pod, which still made steps, is gone
     finally:
         world.server.start()
     wait_for("steps after the last one", lambda: max(lab.losses(RUN)) > made, 300)

@@ -126,9 +126,10 @@ def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: 
     wait_for("the pod that looks at nodes", is_watched, 300)
     start(nodes, stack, ON_REPLACED)
     pod, node = lose_a_node(nodes)
+    # Until then, the step that was under way when the node was lost may still be written.
+    wait_for("the end of the lost pod", lambda: pod not in places(nodes), 300)
     made = max(nodes.losses(ON_REPLACED))
     wait_for("steps after the last one", lambda: max(nodes.losses(ON_REPLACED)) > made, 300)
-    assert pod not in places(nodes)
     assert node not in places(nodes).values()
     assert len(set(places(nodes).values())) == 2
     there = f"--field-selector=spec.nodeName={node},status.phase!=Succeeded"
@@ -206,7 +207,6 @@ def test_run_goes_on_on_a_spare_node_when_one_is_drained_or_lost(nodes: Lab, sta
     nodes.kubectl("uncordon", node)
 
     pod, node = lose_a_node(nodes)
-    made = max(nodes.losses(ON_LOST))
     api = Api(Access(kubeconfig_path=str(nodes.cluster.kubeconfig)))
     soon = f"pod {pod} is on node {node}, which has not reported for "
     told_soon: list[str] = []
@@ -225,6 +225,8 @@ def test_run_goes_on_on_a_spare_node_when_one_is_drained_or_lost(nodes: Lab, sta
     assert detail.startswith(f"pod {pod} is on node {node}, which does not answer")
     command = re.search(r"`kubectl (taint node .*)`", detail)
     assert command is not None
+    # The step that was under way when the node was lost has been written by now.
+    made = max(nodes.losses(ON_LOST))
     nodes.kubectl(*command[1].split())
     wait_for("steps after the last one", lambda: max(nodes.losses(ON_LOST)) > made, 300)
     assert node not in places(nodes).values()

@@ -139,7 +139,8 @@ def test_run_that_waits_comes_up_when_the_other_one_ends(lab: Lab, riders: list[
         assert training(lab, holder)
         assert process.poll() is None
         # The waiting stack has no outputs yet, because no `up` of it has ended.
-        assert states(lab, waiting)[holder.name] == "training"
+        # It is called saving while it waits for a save, and quiet if no step came for some seconds.
+        wait_for("the other", lambda: states(lab, waiting)[holder.name] == "training", 120)
         holder.destroy()
         process.wait(300)
     assert process.returncode == 0, output_file(waiting).read_text()

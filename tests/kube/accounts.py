@@ -28,9 +28,20 @@ def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -
     return Api(lab.access(file))
 
 
-def user_of(lab: Lab, namespace: str, folder: Path, role: str) -> Api:
-    """Return the API as a user with a role in one namespace, once the API server grants it."""
-    somebody = viewer_of(lab, namespace, folder, role, "rolebinding")
-    right = Need("", "pods", "get", namespace)
-    wait_for(f"the role {role} to hold", lambda: is_allowed(somebody, right))
+def user_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str = "rolebinding") -> Api:
+    """Return what `viewer_of` returns, once the API server grants the rights.
+
+    The role must have the right to read pods.
+    """
+    somebody = viewer_of(lab, namespace, folder, role, binding)
+    wait_until_granted(somebody, namespace)
     return somebody
+
+
+def wait_until_granted(somebody: Api, namespace: str) -> None:
+    """Wait until a user may read the pods of a namespace.
+
+    A new binding takes effect when the API server has seen it, a moment after it was made.
+    """
+    right = Need("", "pods", "get", namespace)
+    wait_for(f"the rights in {namespace}", lambda: is_allowed(somebody, right))

@@ -85,11 +85,21 @@ class Lab:
         return name
 
     def quota(self, namespace: str, name: str, hard: Mapping[str, str]) -> str:
-        """Make a ResourceQuota with the limits `hard`, and return its path."""
+        """Make a ResourceQuota with the limits `hard`, wait until it holds, and return its path.
+
+        The API server goes by the limits in the status, which the controller of quotas writes.
+        """
         path = f"/api/v1/namespaces/{namespace}/resourcequotas"
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}}
         self.api.create(path, {**quota, "spec": {"hard": {**hard}}})
-        return f"{path}/{name}"
+        path = f"{path}/{name}"
+
+        def holds() -> bool:
+            status = (self.api.get(path) or {}).get("status") or {}
+            return (status.get("hard") or {}).keys() == hard.keys()
+
+        wait_for(f"quota {name} to hold", holds)
+        return path
 
     def start(
         self, task: str, action: str, job: Mapping[str, object], wrapper: Sequence[str] = ()

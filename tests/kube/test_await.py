@@ -11,7 +11,7 @@ import pytest
 from infra.kube import names
 from tests.gate import Gate
 from tests.kube.gate import through
-from tests.kube.lab import PROBE_IMAGE, Lab, Run, wait_for
+from tests.kube.lab import LIMIT_SECONDS, PROBE_IMAGE, Lab, Run, wait_for
 
 
 @pytest.mark.slow
@@ -122,6 +122,7 @@ def test_namespace_that_is_not_ours_is_refused(lab: Lab) -> None:
 def test_released_volume_of_ours_is_freed_and_no_other(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
     collection = "/api/v1/persistentvolumes"
+    limit = f"--timeout={LIMIT_SECONDS}s"  # kubectl's own is 30 s
     for name, owner in (("ours-1", run.owner), ("theirs-1", "somebody")):
         claim = {"namespace": run.namespace, "name": name, "uid": "1"}
         body = {
@@ -137,7 +138,7 @@ def test_released_volume_of_ours_is_freed_and_no_other(lab: Lab) -> None:
             },
         }
         lab.api.create(collection, body)
-        lab.kubectl("wait", f"pv/{name}", "--for=jsonpath={.status.phase}=Released")
+        lab.kubectl("wait", f"pv/{name}", "--for=jsonpath={.status.phase}=Released", limit)
         job = run.job() | {"volume": name, "claim": "disttrain-pvc"}
         assert lab.run("free-volume", "create", job)[0] == 0
         found = lab.api.get(f"{collection}/{name}")

@@ -8,7 +8,7 @@ import pytest
 from infra.kube import names
 from infra.kube.record import record_path
 from infra.kube.runs.lock import COLLECTION, held
-from tests.kube.accounts import viewer_of
+from tests.kube.accounts import user_of, wait_until_granted
 from tests.kube.lab import Json, Lab, Run, wait_for
 
 
@@ -17,7 +17,11 @@ def pod_path(pod: Json) -> str:
 
 
 def hold(lab: Lab, pod: Json) -> None:
-    """Add a finalizer to a pod, so that a hand-over waits for the pod's end with the lock held."""
+    """Add a finalizer to a pod, so that a hand-over that deletes its Job waits with the lock held.
+
+    A hand-over that only suspends the Job would not wait: such a pod counts as ended as soon as its
+    containers have ended.
+    """
     finalizers = [*(pod["metadata"].get("finalizers") or []), "example.org/never"]
     assert lab.api.patch(pod_path(pod), {"metadata": {"finalizers": finalizers}})
 
@@ -77,10 +81,11 @@ def test_user_of_two_namespaces_ends_the_run_too(lab: Lab, tmp_path: Path) -> No
     former.up()
     moved, closed = Run(lab, lab.namespace(), "dev"), lab.namespace()
     moved.owner = former.owner
-    somebody = viewer_of(lab, moved.namespace, tmp_path, "cluster-admin", "rolebinding")
+    somebody = user_of(lab, moved.namespace, tmp_path, "cluster-admin")
     user = f"--serviceaccount={moved.namespace}:viewer"
     role = ("--clusterrole=cluster-admin", user, "-n", former.namespace)
     lab.kubectl("create", "rolebinding", "viewer", *role)
+    wait_until_granted(somebody, former.namespace)
     job = moved.job() | {"kubeconfig_path": somebody.access.kubeconfig_path}
     known = {"former_namespaces": [closed, former.namespace]}
     status, output = lab.run("hand-over", "create", job | known)
@@ -243,13 +248,13 @@ def test_lock_of_a_holder_that_was_killed_is_taken_over(lab: Lab) -> None:
 
 def test_task_that_is_told_to_end_gives_the_lock_back(lab: Lab) -> None:
     namespace = lab.namespace()
-    first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
-    first.up()
-    (pod,) = first.pods()
+    run = Run(lab, namespace, "dev")
+    run.make()
+    pod = wait_for("a pod", run.pods)[0]
     hold(lab, pod)
     try:
-        task = lab.start("hand-over", "create", second.job())
-        task.wait_for_words("waiting for the pods of Job train-dev")
+        task = lab.start("hand-over", "create", run.job("r2"))
+        task.wait_for_words("waiting for Job train-dev and its pods to end")
         task.process.send_signal(signal.SIGTERM)
         assert task.end()[0] == 143
         lease = lab.api.get(f"{COLLECTION.format(namespace)}/{names.LOCK_NAME}")

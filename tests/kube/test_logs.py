@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 
 from infra.kube.errors import ApiError
-from tests.kube.accounts import viewer_of
+from tests.kube.accounts import user_of
 from tests.kube.lab import PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.kube.volume import cli, no_pods
@@ -58,7 +58,7 @@ while True:
 
 def begin(lab: Lab, run: Run, start: str, lost: str = "") -> None:
     """Start two pods that write to the claim; wait until 20 lines of each rank and a tick are
-    there.
+    there, and the API server has them too.
 
     With `lost`, both pods also write errors, of which the first is on rank 2.
     """
@@ -81,6 +81,7 @@ def begin(lab: Lab, run: Run, start: str, lost: str = "") -> None:
         path = folder / "runs" / "first" / "logs" / f"node-{node:05d}.log"
         tick = f"start {start} tick 0 of {node}".encode()
         wait_for(f"the ticks of node {node}", lambda p=path, t=tick: p.exists() and _has(p, t))
+    wait_for("the API server to have them too", lambda: newest_lines_are_ticks(lab, run))
 
 
 def _has(path: Path, text: bytes) -> bool:
@@ -188,8 +189,7 @@ def test_what_living_pods_print_is_followed_and_shown_once(
 def test_who_may_start_no_pod_sees_what_the_api_has(lab: Lab, claim: Run, tmp_path: Path) -> None:
     run = Run(lab, claim.namespace, "dev", "StatefulSet", **claim.more)
     begin(lab, run, "one")
-    wait_for("the API server to have them too", lambda: newest_lines_are_ticks(lab, run))
-    viewer_of(lab, run.namespace, tmp_path, "view", "rolebinding")
+    user_of(lab, run.namespace, tmp_path, "view")
     process = cli(lab, run, tmp_path, "logs", "--no-follow", kubeconfig=tmp_path / "kubeconfig")
     with process:
         output = process.communicate(timeout=120)[0].decode().splitlines()

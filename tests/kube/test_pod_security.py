@@ -14,7 +14,7 @@ from infra.kube.errors import ApiError
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.kube.objects import Json
 from infra.workloads import WORKLOADS
-from tests.kube.lab import PROBE_IMAGE, Lab
+from tests.kube.lab import PROBE_IMAGE, Lab, wait_for
 from tests.unit.stacks import Deployment, deploy
 
 ENFORCE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
@@ -22,9 +22,28 @@ ENFORCE = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restri
 
 @pytest.fixture(scope="module")
 def namespace(lab: Lab) -> str:
+    """Return a namespace that enforces the level."""
     made = lab.namespace()
     lab.api.patch(f"/api/v1/namespaces/{made}", ENFORCE)
+    # Pods are judged by the labels that the API server has seen, a moment after they have changed.
+    wait_for("the level to hold", lambda: is_refused(lab, made))
     return made
+
+
+def as_root(namespace: str) -> Json:
+    """Return the spec of a pod that may run as root."""
+    pod = TaskPod("sample", "owner", namespace, PROBE_IMAGE, ("true",), "disttrain-pvc", 60)
+    spec = pod_manifest(pod, "p")["spec"]
+    spec["securityContext"]["runAsNonRoot"] = False
+    return spec
+
+
+def is_refused(lab: Lab, namespace: str) -> bool:
+    try:
+        take(lab, namespace, as_root(namespace))
+    except ApiError as reason:
+        return "violates PodSecurity" in str(reason)
+    return False
 
 
 def pod_specs(within: object) -> Iterator[Json]:
@@ -81,8 +100,5 @@ def test_pods_of_commands_keep_to_the_restricted_level(lab: Lab, namespace: str)
 
 def test_pod_with_more_rights_is_refused_there(lab: Lab, namespace: str) -> None:
     """A pod that may run as root is refused, which shows that the namespace enforces the level."""
-    pod = TaskPod("sample", "owner", namespace, PROBE_IMAGE, ("true",), "disttrain-pvc", 60)
-    spec = pod_manifest(pod, "p")["spec"]
-    spec["securityContext"]["runAsNonRoot"] = False
     with pytest.raises(ApiError, match='violates PodSecurity "restricted'):
-        take(lab, namespace, spec)
+        take(lab, namespace, as_root(namespace))

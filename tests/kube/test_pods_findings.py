@@ -34,14 +34,33 @@ SMALL = {"cpu": "2", "memory": "4Gi", "pods": "110"}
 
 @contextmanager
 def nodes(lab: Lab, items: list[Json]) -> Iterator[None]:
-    """Let the cluster have these nodes for the block."""
+    """Let the cluster have these nodes for the block, which begins when the scheduler knows them.
+
+    Otherwise the scheduler might see a pod before the nodes, and find no room for it at first.
+    """
     for item in items:
         lab.api.create(NODES, item)
     try:
+        if items:  # it learns of nodes in the order of their creation
+            wait_until_scheduled_on(lab, items[-1]["metadata"]["name"])
         yield
     finally:
         for item in items:
             lab.api.delete(f"{NODES}/{item['metadata']['name']}", {})
+
+
+def wait_until_scheduled_on(lab: Lab, name: str) -> None:
+    """Wait until the scheduler has put a pod on this node, and remove the pod.
+
+    The pod asks for nothing and tolerates every taint, also that of a cordoned node.
+    """
+    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}
+    only = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
+    wanted = pod({}, {}, {"operator": "Exists"}, affinity={"nodeAffinity": only})
+    path = f"/api/v1/namespaces/{lab.namespace()}/pods"
+    path = f"{path}/{lab.api.create(path, wanted)['metadata']['name']}"
+    wait_for("the scheduler", lambda: ((lab.api.get(path) or {}).get("spec") or {}).get("nodeName"))
+    lab.api.delete(path, {"gracePeriodSeconds": 0})
 
 
 def scheduled(lab: Lab, namespace: str, wanted: Json, pods: int) -> bool:

@@ -16,7 +16,7 @@ from infra.kube.queues.queue_findings import queue_findings
 from infra.kube.runs.steer import find_record, resume, stop
 from sandbox.controllers.kueue import KUEUE
 from sandbox.toolchain import tool_folder
-from tests.kube.accounts import viewer_of
+from tests.kube.accounts import user_of
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
 from tests.kube.queue_fields import FIELDS
@@ -74,7 +74,7 @@ def test_each_reason_that_keeps_a_run_out_is_told(kueue: Lab) -> None:
 def test_queue_that_may_not_be_seen_is_told_as_such(kueue: Lab, tmp_path: Path) -> None:
     lab = kueue
     namespace = lab.namespace()
-    somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
+    somebody = user_of(lab, namespace, tmp_path, "view")
     found = queue_findings(somebody, namespace, "gpus", "urgent")
     assert found.problems == []
     assert found.notes == [
@@ -156,7 +156,7 @@ def test_status_says_what_a_run_waits_for_as_far_as_it_may_be_read(
         (found,) = [each for each in take_snapshot(api, run.namespace).runs if each.stack == "dev"]
         return found.state, found.detail
 
-    somebody = viewer_of(kueue, run.namespace, tmp_path, "view", "rolebinding")
+    somebody = user_of(kueue, run.namespace, tmp_path, "view")
     assert seen(somebody)[0] == "queued"
     assert "in queue gpus; what it waits for cannot be read: workloads" in seen(somebody)[1]
     everything = Api(kueue.access())

@@ -17,7 +17,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.runs.steer import find_record, note_saved_step, resume, stop
 from infra.platform.viewers import ViewersArgs, viewer_role
-from tests.kube.accounts import viewer_of
+from tests.kube.accounts import user_of
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.kube.volume import configure, run_with_claim
@@ -42,7 +42,7 @@ def test_a_viewer_of_one_namespace_sees_its_runs_and_what_is_not_shown(
     assert found[namespace, "dev"] == "starting"  # its pods never print a step
     assert found[elsewhere, "theirs"] == "starting"  # its `up` is under way
     assert take_snapshot(lab.api, namespace).platform.nodes == 1
-    somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
+    somebody = user_of(lab, namespace, tmp_path, "view")
     seen = take_snapshot(somebody, namespace)
     assert [(r.stack, r.state) for r in seen.runs] == [("dev", "starting")]
     assert f"runs in other namespaces than {namespace}" in seen.unseen
@@ -59,7 +59,7 @@ def test_viewer_of_one_namespace_finds_a_run_by_its_name(lab: Lab, tmp_path: Pat
     run = Run(lab, namespace, "dev")
     assert run.hand_over()[0] == 0
     configure(lab, run, "wide")
-    somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
+    somebody = user_of(lab, namespace, tmp_path, "view")
     for wanted in ("wide", "dev"):
         assert [r.stack for r in take_snapshot(somebody, namespace, wanted=wanted).runs] == ["dev"]
     missing = take_snapshot(somebody, namespace, wanted="narrow").missing
@@ -76,7 +76,7 @@ def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
     name = role["metadata"]["name"]
     lab.api.create(ROLES, {**role, "metadata": {"name": name}})
     try:
-        somebody = viewer_of(lab, namespace, tmp_path, name, "clusterrolebinding")
+        somebody = user_of(lab, namespace, tmp_path, name, "clusterrolebinding")
         seen, all_of_it = take_snapshot(somebody, namespace), take_snapshot(lab.api, namespace)
         assert (seen.platform, seen.unseen) == (all_of_it.platform, "")
         assert [r.stack for r in seen.runs] == [r.stack for r in all_of_it.runs]
@@ -103,7 +103,7 @@ def test_folder_of_the_volume_is_shown_to_whoever_may_read_volumes(
     role_name = role["metadata"]["name"]
     lab.api.create(ROLES, {**role, "metadata": {"name": role_name}})
     try:
-        viewer = viewer_of(lab, run.namespace, tmp_path, role_name, "clusterrolebinding")
+        viewer = user_of(lab, run.namespace, tmp_path, role_name, "clusterrolebinding")
 
         def is_seen(source: str) -> bool:
             claims = take_snapshot(viewer, run.namespace).platform.claims
@@ -164,7 +164,7 @@ def test_node_that_stops_to_report_is_silent_until_it_reports_again(
     name = role["metadata"]["name"]
     lab.api.create(ROLES, {**role, "metadata": {"name": name}})
     try:
-        viewer = viewer_of(lab, namespace, tmp_path, name, "clusterrolebinding")
+        viewer = user_of(lab, namespace, tmp_path, name, "clusterrolebinding")
 
         def silent(api: Api) -> Mapping[str, float]:
             return take_snapshot(api, namespace).platform.silent

@@ -15,7 +15,7 @@ from infra.kube.objects import Json
 from infra.kube.queues import claim_queues, open_queue
 from infra.kube.queues.platform_queues_seen import QueuesWanted, read_queues
 from infra.kube.queues.queue_findings import queue_findings
-from tests.kube.accounts import viewer_of
+from tests.kube.accounts import user_of
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
 from tests.kube.pool import NODES, node
@@ -66,7 +66,7 @@ def test_queue_that_does_not_know_the_place_is_refused(kueue: Lab, tmp_path: Pat
     queue_with(lab, plain, "theirs")
     (without,) = problems(lab, plain, RACK)
     assert without.startswith("placement: 'one-place' cannot be used: queue gpus has no topology")
-    somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
+    somebody = user_of(lab, namespace, tmp_path, "view")
     assert queue_findings(somebody, namespace, "gpus", level=RACK).problems == []
 
 

@@ -21,7 +21,8 @@ LIMIT_SECONDS = 30
 class Pods:
     """A stand-in for the cluster that counts the pods that were opened and closed.
 
-    `reasons`: why the first pods do not start, one for each of them.
+    `reasons`: why the first pods do not start, one for each of them. After each, the keeper pauses
+    until the test sets `is_heard`. Otherwise a query might get the next pod instead of the reason.
     """
 
     def __init__(self, reasons: tuple[str | Exception, ...] = ()) -> None:
@@ -32,12 +33,15 @@ class Pods:
         self.gone = threading.Event()
         self.removal_may_end = threading.Event()
         self.removal_may_end.set()
+        self.is_heard = threading.Event()
+        self.is_heard.set()
 
     def sleep(self, seconds: float) -> None:
         """Sleep for a moment, or end the keeper as a signal would once `ends` is set.
 
         From its third call on, `has_slept` is set.
         """
+        assert self.is_heard.wait(LIMIT_SECONDS)
         self.sleeps += 1
         if self.sleeps > 2:
             self.has_slept.set()
@@ -49,6 +53,7 @@ class Pods:
     def open(self) -> Iterator[VolumePod]:
         if self.reasons:
             reason = self.reasons.pop(0)
+            self.is_heard.clear()
             raise TaskError(reason) if isinstance(reason, str) else reason
         self.opened += 1
         self.gone.clear()
@@ -139,6 +144,7 @@ def test_kubeconfig_that_is_replaced_does_not_end_the_page(
     with kept(pods, monkeypatch) as keeper:
         with pytest.raises(TaskError, match="it names no clusters"), keeper.using():
             pass
+        pods.is_heard.set()
         with keeper.using() as pod:
             assert cast(str, pod) == "pod 1"
 
@@ -154,6 +160,22 @@ def test_pod_may_run_while_the_kubeconfig_is_replaced(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pod_keeper, "pod_is_running", refuse)
     pod = cast(VolumePod, SimpleNamespace(api=None, path=""))
     assert pod_keeper._may_run(pod)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_pod_is_kept_until_the_query_that_waits_has_it() -> None:
+    """A pod is not idle while the query for which it was started has not got it yet. On a busy
+    machine this query may go on late, and would have to wait for another pod.
+    """
+    pods, steps = Pods(), iter(range(3))
+
+    def sleep(_: float) -> None:
+        if next(steps, None) is None:
+            raise SystemExit  # it has kept the pod for three looks
+
+    keeper = PodKeeper(pods.open, idle_seconds=-1, sleep=sleep)
+    keeper._waiting = 1  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(SystemExit):
+        keeper._until_it_may_go(cast(VolumePod, "pod 1"))  # pyright: ignore[reportPrivateUsage]
 
 
 def test_pod_that_is_being_removed_is_given_to_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,5 +211,6 @@ def test_query_hears_why_there_is_no_pod_and_the_next_gets_one(
     with kept(pods, monkeypatch) as keeper:
         with pytest.raises(TaskError, match="no room on the nodes"), keeper.using():
             pass
+        pods.is_heard.set()
         with keeper.using() as pod:
             assert cast(str, pod) == "pod 1"

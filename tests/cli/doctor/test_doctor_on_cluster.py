@@ -18,6 +18,7 @@ from infra.platform.gpu_operator_definitions import chart_definitions
 from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.toolchain import bin_dir
+from sandbox.waiting import wait_until
 from tests.crds import definition
 from tests.unit.run_script import run
 
@@ -140,9 +141,22 @@ def pending_release(patient: Patient) -> Callable[[], object]:
 
 
 def node_schedulable(patient: Patient) -> Callable[[], object]:
-    """Cordon the node; return what uncordons it."""
-    patient.kubectl("cordon", patient.node)
-    return lambda: patient.kubectl("uncordon", patient.node)
+    """Cordon the node; return what uncordons it.
+
+    A controller adds and removes the taint that comes with it, a moment after the node has changed.
+    """
+    node = patient.node
+
+    def taints() -> str:
+        return patient.kubectl("get", "node", node, "-o", "jsonpath={.spec.taints}")
+
+    def heal() -> None:
+        patient.kubectl("uncordon", node)
+        wait_until("the taint to go", lambda: taints() or None, timeout_seconds=300)
+
+    patient.kubectl("cordon", node)
+    wait_until("the taint", lambda: None if taints() else "none", timeout_seconds=300)
+    return heal
 
 
 def kubeconfig(patient: Patient) -> Callable[[], object]:

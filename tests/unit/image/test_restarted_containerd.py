@@ -6,7 +6,7 @@ import pytest
 
 from infra.image import ensure as module
 from infra.image import transfer
-from infra.image.containerd import Containerd
+from infra.image.containerd import Containerd, ContainerdError
 from infra.image.dependencies import Sources
 from infra.image.ensure import Ensured, ensure
 from infra.image.node import NodeError
@@ -46,7 +46,7 @@ def test_containerd_of_each_version_is_awaited(tmp_path: Path, says: str) -> Non
     containerd 2, which k3s has had since v1.31.6, says it in other words than the one of 1.x.
     """
     said: list[str] = []
-    assert has_restarted(ctr_that_fails(tmp_path, times=3, says=says), said.append)
+    assert has_restarted(ctr_that_fails(tmp_path, times=3, says=says), said.append, "EOF")
     assert len(said) == 1
 
 
@@ -60,8 +60,47 @@ def test_containerd_of_each_version_is_awaited(tmp_path: Path, says: str) -> Non
 def test_other_errors_are_not_awaited(tmp_path: Path, says: str) -> None:
     """An error that does not go away is reported at once, and not after minutes."""
     said: list[str] = []
-    assert not has_restarted(ctr_that_fails(tmp_path, times=3, says=says), said.append)
+    assert not has_restarted(ctr_that_fails(tmp_path, times=3, says=says), said.append, "EOF")
     assert said == []
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "ctr: failed to copy: failed to send write: transport is closing: unavailable",
+        "ctr: rpc error: code = Unavailable desc = error reading from server: EOF",
+        f"ctr: while dialing: {REFUSED}",
+    ],
+)
+def test_containerd_that_is_back_before_it_is_asked_gets_the_image(
+    tmp_path: Path, says: str
+) -> None:
+    """The image is brought once more also if containerd answers again when it is asked whether it
+    is away. Only the words of the import then show that containerd has ended meanwhile.
+    """
+    attempts = list[int]()
+
+    def work() -> int:
+        attempts.append(len(attempts))
+        if len(attempts) == 1:
+            raise ContainerdError(says)
+        return len(attempts)
+
+    answers = ctr_that_fails(tmp_path, times=0, says="")
+    assert transfer.in_spite_of_a_restart(answers, print, work) == 2
+
+
+def test_error_without_a_restart_is_raised_at_once(tmp_path: Path) -> None:
+    """An import that fails for another reason is not begun once more."""
+    attempts = list[int]()
+
+    def work() -> None:
+        attempts.append(1)
+        raise ContainerdError("ctr: no space left on device")
+
+    with pytest.raises(ContainerdError, match="no space left"):
+        transfer.in_spite_of_a_restart(ctr_that_fails(tmp_path, times=0, says=""), print, work)
+    assert len(attempts) == 1
 
 
 def test_build_at_the_node_is_imported_after_a_restart(
