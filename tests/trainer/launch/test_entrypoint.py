@@ -231,9 +231,7 @@ def test_a_lost_node_does_not_cut_off_a_save(lab: Lab, tmp_path: Path) -> None:
     accident = Accident("hanging commit", 0, str(tmp_path / "hangs"))
     run, port = lab.config(**{**ENDLESS, "checkpoint__interval": 20}), free_port()
     accident.begin()
-    nodes = [
-        lab.start_entrypoint(run, node, 2, 1, port, accidents=[accident]) for node in range(2)
-    ]
+    nodes = [lab.start_entrypoint(run, node, 2, 1, port, accidents=[accident]) for node in range(2)]
     wait_for("a save", lambda: (lab.ready_dir(0) / "saving-0").exists(), 60, lab)
     kill_tree(nodes[1])
     words = "a checkpoint is being written: waiting for its end"
