@@ -161,6 +161,20 @@ def test_the_end_of_node_0_is_noticed(gang: Gang) -> None:
     assert "connection to node 0 was lost" in ending.reason
 
 
+@pytest.mark.parametrize("code", [ExitCode.FATAL, ExitCode.PREEMPTED])
+def test_reason_of_node_0_stays_after_its_end(gang: Gang, code: ExitCode) -> None:
+    """Node 0 may end while the ranks of another node still end. That node keeps the reason and the
+    exit code that it was told. A lost connection would count as a failure that a restart may mend.
+    """
+    members = gang.join_all()
+    members[0].leave(ExitReport(code, "what node 0 has met"))
+    told = ExitReport(code, "node 0: what node 0 has met")
+    assert lost(members[1]) == told
+    gang.coordinator.close()
+    for _ in range(3):
+        assert members[1].poll_lost() == told
+
+
 @pytest.mark.parametrize(
     ("hello", "words"),
     [
