@@ -13,9 +13,18 @@ from dataclasses import replace
 import pytest
 
 from tests.trainer.launch.gang import FAILED, KEY, LIMIT_SECONDS, Clock, Gang, hello, lost
+from trainer.launch import membership
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.membership import join
-from trainer.launch.messages import Ended, Hello, Start, from_mapping, to_mapping
+from trainer.launch.messages import (
+    Ended,
+    Hello,
+    Message,
+    Start,
+    Stop,
+    from_mapping,
+    to_mapping,
+)
 from trainer.launch.signed_lines import SignedLines
 from trainer.launch.status_files import ExitReport
 
@@ -265,6 +274,29 @@ def test_last_words_are_heard_before_the_end_of_a_broken_connection() -> None:
     with pytest.raises(ConnectionError, match="reset by peer"):
         node_0.receive()
     node_0.close()
+
+
+def test_round_that_is_lost_at_once_is_not_begun() -> None:
+    """A node may read in one go that a round starts and that the round is lost. If it missed the
+    second, its ranks would wait for those of the other nodes.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        node = SignedLines(socket.create_connection(server.getsockname()), KEY, is_server=False)
+        node_0 = SignedLines(server.accept()[0], KEY, is_server=True)
+    node_0.send(Start(1, 2, [0, 1], 1, 2, 2, ""))
+    node_0.send(Stop("node 2 is gone", int(ExitCode.RETRYABLE)))
+    assert node_0.receive() == []  # the random number, after which the messages are sent
+    messages = list[Message]()
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(messages) < 2:
+        assert time.monotonic() < deadline
+        messages += node.receive()
+        time.sleep(0.02)
+    member = membership._answer(node, messages)  # pyright: ignore
+    assert isinstance(member, membership.RoundMember)
+    assert member.poll_lost() == ExitReport(ExitCode.RETRYABLE, "node 2 is gone")
+    node_0.close()
+    node.close()
 
 
 @pytest.mark.parametrize("message", [Start(1, 2, [0], 0, 1, 1, ""), hello(1), Ended(0, "")])
