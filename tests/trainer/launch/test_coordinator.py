@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -274,6 +275,25 @@ def test_last_words_are_heard_before_the_end_of_a_broken_connection() -> None:
     with pytest.raises(ConnectionError, match="reset by peer"):
         node_0.receive()
     node_0.close()
+
+
+def test_last_message_of_a_node_is_read_before_the_coordinator_ends(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node 0 closes its coordinator right after it has said how its ranks ended. The other nodes
+    still hear that, and not only that the connection is lost.
+    """
+    members, is_held = gang.join_all(), threading.Event()
+
+    def hold() -> None:
+        is_held.set()
+        gang.wait_until(lambda: gang.coordinator._closing)  # pyright: ignore
+
+    monkeypatch.setattr(gang.coordinator, "_tell_waiting", hold)
+    assert is_held.wait(LIMIT_SECONDS)
+    members[0].leave(ExitReport(ExitCode.FATAL, "no dataset"))
+    gang.coordinator.close()
+    assert lost(members[1]) == ExitReport(ExitCode.FATAL, "node 0: no dataset")
 
 
 def test_round_that_is_lost_at_once_is_not_begun() -> None:
