@@ -149,6 +149,8 @@ class Coordinator:
             # ranks fail because of this node, and may all end before this node's ranks do.
             self._first_failing = node if self._first_failing is None else self._first_failing
         elif isinstance(message, Stalled):
+            if node not in self._running:  # its round is lost already, and another reason was told
+                return
             self._stalled_since = self._stalled_since if self._stalled else time.monotonic()
             self._stalled[node] = message
         elif isinstance(message, Ended):

@@ -83,13 +83,23 @@ class RoundMember:
         """
         self._line = line
         self._early = early
+        self._lost: ExitReport | None = None
 
     def poll_lost(self) -> ExitReport | None:
         """Return why this round has to end, or None while it goes on.
 
+        The first reason stays: node 0 may end soon after it has sent one, and then the connection
+        is lost too.
+
         Call this several times a second: it also answers node 0's question whether this node is
         alive.
         """
+        lost = self._heard_lost()
+        self._lost = self._lost or lost
+        return self._lost
+
+    def _heard_lost(self) -> ExitReport | None:
+        """Return why the round has to end, if that was heard since the last call."""
         try:
             messages, self._early = self._early + self._line.receive(), []
         except ConnectionError as error:

@@ -187,7 +187,7 @@ class _RunningRanks:
         """
         member = self._member
         if member is not None:
-            self._lost = member.poll_lost() or self._lost
+            self._lost = member.poll_lost()
         if not self._has_failed() and self._ranks.has_failed():
             self._is_failing = True
             self._ranks.say_who_was_killed()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,6 +61,36 @@ def test_broken_save_leaves_earlier_one_alone(
     lock.release()
     assert store.latest_verified(root, pytest.fail) == STEP
     assert not [line for line in said if "saved" in line]
+
+
+def test_failures_of_saves_count_anew_after_a_good_one_and_for_the_last_one(
+    run: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only failures in a row end the run, so each complete checkpoint begins a new row. The last
+    save begins one too, and is repeated. Otherwise the steps before a stop would be lost to a
+    failure of the storage that is over a moment later.
+    """
+    write, outcomes = save.write_file, list[bool]()
+
+    def write_or_fail(path: Path, pieces: Iterable[bytes | memoryview]) -> dict[str, Any]:
+        if path.name == store.STATE_FILE and not outcomes.pop(0):
+            raise OSError(errno.EIO, "Input/output error")
+        return write(path, pieces)
+
+    monkeypatch.setattr(save, "write_file", write_or_fail)
+    monkeypatch.setattr(save, "_PAUSE_SECONDS", 0)
+    lock, tensors = RunLock(run.run_dir), {"model.weight": torch.full((50,), math.pi)}
+    lock.acquire()
+    saver = Save(run, World(), torch.device("cpu"), "tag", lock, [].append)
+    safe_steps = list[int]()
+    for step, tries in enumerate(([0], [0], [1], [0], [0], [0, 0, 1]), 1):
+        outcomes += map(bool, tries)
+        saver.begin(step, tensors, {"step": step}, "", is_last=step == 6)
+        saver.wait()
+        assert not outcomes
+        safe_steps.append(saver.safe_step)
+    assert safe_steps == [0, 0, 3, 3, 3, 6]
+    lock.release()
 
 
 def test_unreadable_status_of_mirror_fails_no_save(tmp_path: Path) -> None:

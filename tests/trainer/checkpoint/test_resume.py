@@ -268,6 +268,23 @@ def test_two_writers_of_one_run_are_kept_apart(lab: Lab) -> None:
     second.release()
 
 
+def test_writer_waits_for_one_that_is_about_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process waits for the lock of one that is about to end, such as the previous start of the
+    run, and then its own name is in the file, whatever was in it.
+    """
+    monkeypatch.setenv("POD_NAME", "the-pod-of-a-longer-name-0")
+    ending = RunLock(tmp_path)
+    ending.acquire()
+    monkeypatch.delenv("POD_NAME")
+    monkeypatch.setattr("trainer.checkpoint.run_lock.time.sleep", lambda _: ending.release())
+    lock = RunLock(tmp_path)
+    lock.acquire()
+    lock.check()
+    lock.release()
+
+
 def test_a_writer_that_was_replaced_puts_nothing_in_place(tmp_path: Path) -> None:
     """A process that no longer owns the run cannot put a checkpoint in place. Locks do not help on
     a network that is cut in two, so the owner is read again before each rename.
@@ -330,6 +347,9 @@ def test_lost_lock_file_is_no_displacement(tmp_path: Path, monkeypatch: pytest.M
     lock = RunLock(tmp_path)
     lock.acquire()
     (tmp_path / "run.lock").unlink()
+    with pytest.raises(RetryableError, match="an unknown process"):
+        lock.check()
+    (tmp_path / "run.lock").write_text("")  # the next start has not written its name yet
     with pytest.raises(RetryableError, match="an unknown process"):
         lock.check()
 

@@ -131,6 +131,17 @@ def test_several_files_become_one_dataset(tmp_path: Path, server: Server) -> Non
     assert len(server.asked) == 3
 
 
+def test_connection_that_breaks_often_is_no_failure_while_bytes_come(
+    tmp_path: Path, server: Server
+) -> None:
+    """Only attempts that bring no further bytes count as failures, so a large file comes over a
+    connection that breaks more often than an attempt may fail.
+    """
+    server.break_after_bytes = len(FILES["/part-0.txt"]) // (download.ATTEMPTS + 2)
+    prepare(config(tmp_path, server), workers=1, sleep=no_pause)
+    assert len(server.asked) > len(FILES) * (download.ATTEMPTS + 1)
+
+
 def test_a_broken_connection_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
     """After a broken connection only the missing bytes are downloaded."""
     server.break_after_bytes = 40_000

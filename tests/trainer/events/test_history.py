@@ -399,6 +399,22 @@ def test_start_from_an_older_checkpoint_loses_more() -> None:
     assert account.seconds[Kind.PRODUCTIVE] == told.spent[Kind.PRODUCTIVE] / 1000 == 1.8
 
 
+def test_steps_that_were_saved_before_their_report_are_not_lost() -> None:
+    """A kill may come after a checkpoint, and before the steps that are in it are reported. The
+    next start continues after these steps, and makes none of the reported ones again.
+    """
+    told = Story()
+    told.starts(1000, 100, 100, 500)
+    told.trains(3, 200)
+    told.lives_on(400)
+    told.saved = told.step + 2
+    told.note(Name.SAVED, step=told.saved)
+    told.rank_dies(100, 1000)
+    told.round(1000, 100, 100, 500)
+    account = account_of(*parse_events(told.content))
+    assert (account.lost_steps, account.step) == (0, 7)
+
+
 def test_part_of_a_report_is_lost_where_the_checkpoint_lies_inside_it() -> None:
     """If the checkpoint lies inside a report, only the steps after it count as lost."""
     told = Story()

@@ -69,20 +69,25 @@ def test_what_stands_still_between_two_calls_is_the_longest_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Time in which the loop stands still between two calls, as for a log on a volume that does not
-    answer, counts as the longest step. Waits for a save do not count there.
+    answer, counts as the longest step. Waits for a save do not count there. A wait before the first
+    step is a part of the start, and in no report.
     """
     now = [100.0]
     monkeypatch.setattr("trainer.events.reports.time.monotonic", lambda: now[0])
     recorder = Recorder()
     reports = Reports(recorder, least_seconds=0)
+    reports.waited_for_save(7.0)
     reports.first_step(1)
     now[0] += 10 * 0.5 + 4.0 + 20.0
     reports.waited_for_save(4.0)
     reports.stepped(11, step_seconds=0.5, longest_seconds=0.75, data_seconds=0.0)
+    now[0] += 10 * 0.5 + 6.0
+    reports.stepped(21, step_seconds=0.5, longest_seconds=0.75, data_seconds=0.0)
     reports.held_up(Name.SAVING)
     now[0] += 300.0  # has a kind of its own
     reports.resumed()
     now[0] += 10 * 0.5
-    reports.stepped(21, step_seconds=0.5, longest_seconds=0.75, data_seconds=0.0)
+    reports.stepped(31, step_seconds=0.5, longest_seconds=0.75, data_seconds=0.0)
     values = [values for name, values in recorder.written if name == "report"]
-    assert [v["longest_seconds"] for v in values] == [20.0, 0.75]
+    assert [v["longest_seconds"] for v in values] == [20.0, 6.0, 0.75]
+    assert [v["save_seconds"] for v in values] == [4.0, 0.0, 0.0]

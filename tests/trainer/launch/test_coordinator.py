@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,9 +15,18 @@ import pytest
 
 from tests.trainer.lab import free_port
 from tests.trainer.launch.gang import FAILED, KEY, LIMIT_SECONDS, Clock, Gang, hello, lost
+from trainer.launch import membership
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.membership import join
-from trainer.launch.messages import Ended, Hello, Start, from_mapping, to_mapping
+from trainer.launch.messages import (
+    Ended,
+    Hello,
+    Message,
+    Start,
+    Stop,
+    from_mapping,
+    to_mapping,
+)
 from trainer.launch.reception import Reception
 from trainer.launch.signed_lines import SignedLines
 from trainer.launch.status_files import ExitReport
@@ -163,6 +173,20 @@ def test_the_end_of_node_0_is_noticed(gang: Gang) -> None:
     assert "connection to node 0 was lost" in ending.reason
 
 
+@pytest.mark.parametrize("code", [ExitCode.FATAL, ExitCode.PREEMPTED])
+def test_reason_of_node_0_stays_after_its_end(gang: Gang, code: ExitCode) -> None:
+    """Node 0 may end while the ranks of another node still end. That node keeps the reason and the
+    exit code that it was told. A lost connection would count as a failure that a restart may mend.
+    """
+    members = gang.join_all()
+    members[0].leave(ExitReport(code, "what node 0 has met"))
+    told = ExitReport(code, "node 0: what node 0 has met")
+    assert lost(members[1]) == told
+    gang.coordinator.close()
+    for _ in range(3):
+        assert members[1].poll_lost() == told
+
+
 @pytest.mark.parametrize(
     ("hello", "words"),
     [
@@ -253,6 +277,48 @@ def test_last_words_are_heard_before_the_end_of_a_broken_connection() -> None:
     with pytest.raises(ConnectionError, match="reset by peer"):
         node_0.receive()
     node_0.close()
+
+
+def test_last_message_of_a_node_is_read_before_the_coordinator_ends(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Node 0 closes its coordinator right after it has said how its ranks ended. The other nodes
+    still hear that, and not only that the connection is lost.
+    """
+    members, is_held = gang.join_all(), threading.Event()
+
+    def hold() -> None:
+        is_held.set()
+        gang.wait_until(lambda: gang.coordinator._closing)  # pyright: ignore
+
+    monkeypatch.setattr(gang.coordinator, "_tell_waiting", hold)
+    assert is_held.wait(LIMIT_SECONDS)
+    members[0].leave(ExitReport(ExitCode.FATAL, "no dataset"))
+    gang.coordinator.close()
+    assert lost(members[1]) == ExitReport(ExitCode.FATAL, "node 0: no dataset")
+
+
+def test_round_that_is_lost_at_once_is_not_begun() -> None:
+    """A node may read in one go that a round starts and that the round is lost. If it missed the
+    second, its ranks would wait for those of the other nodes.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        node = SignedLines(socket.create_connection(server.getsockname()), KEY, is_server=False)
+        node_0 = SignedLines(server.accept()[0], KEY, is_server=True)
+    node_0.send(Start(1, 2, [0, 1], 1, 2, 2, ""))
+    node_0.send(Stop("node 2 is gone", int(ExitCode.RETRYABLE)))
+    assert node_0.receive() == []  # the random number, after which the messages are sent
+    messages = list[Message]()
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while len(messages) < 2:
+        assert time.monotonic() < deadline
+        messages += node.receive()
+        time.sleep(0.02)
+    member = membership._answer(node, messages)  # pyright: ignore
+    assert isinstance(member, membership.RoundMember)
+    assert member.poll_lost() == ExitReport(ExitCode.RETRYABLE, "node 2 is gone")
+    node_0.close()
+    node.close()
 
 
 @pytest.mark.parametrize("message", [Start(1, 2, [0], 0, 1, 1, ""), hello(1), Ended(0, "")])

@@ -98,6 +98,25 @@ def test_the_node_that_failed_first_is_left_out(gang: Gang) -> None:
     assert not late.done()
 
 
+@pytest.mark.parametrize("gang", [60], indirect=True)
+def test_node_that_failed_in_an_earlier_round_is_not_left_out(gang: Gang) -> None:
+    """The node that failed first in a round is forgotten with that round. Otherwise a later failure
+    of another node would leave out the wrong one.
+    """
+    members = gang.join_all(hello(0), hello(1), hello(2))
+    members[1].report_failing()
+    for member in reversed(members):
+        member.leave(FAILED)
+    gang.wait_until_said("node 1 ended the round soon after its start")
+    again = gang.join_all(hello(0), hello(2))
+    assert again[0].round.nodes == (0, 2)
+    gang.join_later(1)
+    gang.wait_until_waiting(1)
+    again[1].leave(FAILED)
+    assert lost(again[0]) is not None
+    assert any("node 2 ended the round soon after its start" in line for line in gang.said)
+
+
 @pytest.mark.slow
 def test_a_run_goes_on_with_3_then_2_then_1_and_then_3_nodes(lab: Lab) -> None:
     """A run that loses two of its three nodes and gets them back has, at every step, the loss of an

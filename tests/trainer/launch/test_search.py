@@ -90,7 +90,7 @@ def test_closed_search_leaves_no_connection(server: socket.socket) -> None:
 
 
 def test_volume_that_fails_is_asked_again(server: socket.socket) -> None:
-    """A volume that fails with an `OSError` is asked for the address again."""
+    """A volume that fails with an `OSError` is asked for the address again, as `join` asks it."""
     fails = [OSError("stale file handle"), OSError("stale file handle")]
 
     def ask() -> str:
@@ -98,7 +98,8 @@ def test_volume_that_fails_is_asked_again(server: socket.socket) -> None:
             raise fails.pop()
         return here()
 
-    with closing(Search([by_name(NO_NAME), by_address(ask)], port_of(server))) as search:
+    address = by_address(asked_once(ask, set()))
+    with closing(Search([by_name(NO_NAME), address], port_of(server))) as search:
         found_by(search).connection.close()
 
 
@@ -157,3 +158,17 @@ def test_names_are_told_and_addresses_are_not() -> None:
         closed_port = port_of(taken)
     with closing(Search([told], closed_port)) as search:
         wait_until(lambda: "waiting for node 0 at 127.0.0.1" in search.status)
+    asked = list[str]()
+    untold = by_address(lambda: asked.append(here()) or here())
+    with closing(Search([untold], closed_port)) as search:
+        wait_until(lambda: len(asked) > 1)  # the first attempt has failed by now
+        assert search.status == ""
+
+
+def test_name_that_no_dns_server_can_know_is_named() -> None:
+    """Python itself refuses some names before any DNS server is asked, such as one with a part of
+    more than 63 characters. The search goes on, and its status shows the name.
+    """
+    name = f"{'x' * 64}.example"
+    with closing(Search([by_name(name)], 1)) as search:
+        wait_until(lambda: f"waiting for node 0 at {name}" in search.status)

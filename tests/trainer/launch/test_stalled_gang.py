@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.trainer.launch.gang import LIMIT_SECONDS, Gang, lost
+from tests.trainer.launch.gang import FAILED, LIMIT_SECONDS, Gang, lost
 from tests.trainer.watch.rank_states import WAITS
 from trainer.launch import coordinator
 from trainer.launch.reception import CUT_OFF
@@ -91,3 +91,18 @@ def test_connection_that_breaks_ends_the_waiting(
     assert ended is not None
     assert ended.reason.startswith(f"node 2 {reason}")
     assert told == expected
+
+
+def test_hang_of_a_lost_round_is_not_told(gang: Gang, told: list[Told]) -> None:
+    """A node may report that its ranks stand still before it reads that the round is lost. They
+    stand still because of the node that has ended, and its ranks are not in the report.
+    """
+    members = gang.join_all()
+    members[2].leave(FAILED)
+    assert lost(members[0]) is not None
+    members[0].report_stalled([WAITS], 15)
+    members[0].leave(FAILED)
+    gang.join_later(0)
+    gang.wait_until_waiting(0)  # so the report of its round has been read
+    gang.coordinator.close()
+    assert told == []

@@ -260,7 +260,7 @@ def test_outputs_of_a_stack_lead_to_its_run() -> None:
     text = "apiVersion: v1\nclusters: []\n"
     assert parse_run({**OUTPUTS, "kubeconfig": text}, "dev").access.kubeconfig == text
     with pytest.raises(ValueError, match="stack dev has no run: its outputs lack claim"):
-        parse_run({**OUTPUTS, "claim": ""}, "dev")
+        parse_run({**OUTPUTS, "workload": "", "claim": ""}, "dev")
 
 
 CONFIG = """\
