@@ -244,6 +244,29 @@ def test_first_machine_is_not_reached_at_the_address_of_another() -> None:
     assert "it is the address of nodes[0] (gpu2)" in said
 
 
+@pytest.mark.parametrize(
+    ("network", "nodes", "longest"),
+    [
+        ("10.42.0.0/24", [NODE], 23),
+        ("10.42.0.0/23", [NODE, OTHER], 22),
+        ("fd00:42::/64", [NODE], 63),
+    ],
+)
+def test_network_of_pods_has_a_part_for_each_machine(
+    network: str, nodes: list[dict[str, Any]], longest: int
+) -> None:
+    """Each machine gets a part of `podCidr`. If there are fewer parts than machines, it is refused,
+    because a machine without one would never become Ready. A lost machine needs none.
+    """
+    services = "fd00:43::/112" if ":" in network else "10.43.0.0/16"
+    changes = {"podCidr": network, "serviceCidr": services}
+    said = refusal(with_nodes(*nodes, **changes))
+    assert f"podCidr: {network!r} cannot be used: it is too small for {len(nodes) + 1} mach" in said
+    assert f"Set a network with a prefix of at most /{longest}." in said
+    fewer = [*nodes[:-1], {**nodes[-1], "gone": True}]
+    assert platform(with_nodes(*fewer, **changes)).cluster.pod_cidr == network
+
+
 def test_label_is_the_text_that_a_selector_has() -> None:
     """A label of a machine becomes the text that `nodeSelector` has. `pulumi config set --path`
     makes a boolean of `true`, which both settings read in the same way.
