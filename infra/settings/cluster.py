@@ -88,6 +88,11 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     )
 
 
+def lacks_address(reader: Reader, cluster: ClusterSettings) -> bool:
+    """Whether no setting says the first machine's address, and none that could is wrong itself."""
+    return not cluster.node_address and reader.are_right("nodeAddress", "sshHost", "kubeconfig")
+
+
 def _read_kubectl(reader: Reader) -> str:
     command = reader.command("kubectl")
     if not command and reader.are_right("kubectl"):

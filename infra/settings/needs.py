@@ -69,7 +69,7 @@ def check_storage(
         nodes: the machines beside the first one.
     """
     if chosen.options is None or not reader.are_right(
-        "storage", "dataRoot", "dataSize", "namespace", "nodeAddress"
+        "storage", "dataRoot", "dataSize", "namespace", "nodeAddress", "sshHost"
     ):
         return
     request = StorageRequest(

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from infra.no_proxy import is_loopback
 from infra.settings.address import spelled
-from infra.settings.cluster import ClusterSettings
+from infra.settings.cluster import ClusterSettings, lacks_address
 from infra.settings.cluster_networks import check_room_for_machines
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
 from infra.settings.nodes_host import HOST_KEYS, read_node_host
@@ -137,7 +137,7 @@ def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
             "machines can only join a k3s that this stack installs",
             "Remove the list, and ask the cluster's administrator to add machines to it",
         )
-    elif not cluster.node_address or is_loopback(cluster.node_address):
+    elif is_loopback(cluster.node_address) or lacks_address(reader, cluster):
         reader.problem(
             "nodeAddress",
             cluster.node_address,

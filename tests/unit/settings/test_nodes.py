@@ -367,6 +367,13 @@ def test_k3s_that_tells_no_voters_is_refused(old: str) -> None:
     assert f"k3sVersion: 'v{old}+k3s1' cannot be used: several servers need k3s v1.26.11" in said
 
 
+def test_version_that_is_none_is_only_said_to_be_none() -> None:
+    """A text that is no release of k3s is refused once, and not also as too old."""
+    said = refusal(with_nodes(*as_servers(False, False), k3sVersion="latest"))
+    assert "k3sVersion: 'latest' cannot be used: it is not a release of k3s" in said
+    assert "several servers need" not in said
+
+
 @pytest.mark.parametrize("fine", ["1.26.11", "1.27.8", "1.28.4", "1.29.0", "1.34.2"])
 def test_k3s_that_tells_voters_is_taken(fine: str) -> None:
     # Other things may be wrong with such an old release, so a wrong mirror makes sure of an error.
