@@ -24,7 +24,7 @@ def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, st
     if made.get("topology") == AUTO:
         more = machines - 1 if machines else further_machines(raw.get("nodes", ""))
         pods = made.get("pods", "")
-        several = more or (pods.isdecimal() and int(pods) > 1)
+        several = more or (pods.isdecimal() and pods.lstrip("0") not in ("", "1"))
         made["topology"] = SEVERAL_PODS if several else ONE_POD
     return made
 
