@@ -16,6 +16,10 @@ OVERRIDE = {
     "noProxyOverride": "10.1.2.3,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost",
     "nodeAddress": "10.1.2.3",
 }
+TOPOLOGY = {
+    "queues": {"name": "gpus", "topology": ["zone", "kubernetes.io/hostname"]},
+    **{"queue": "gpus", "topology": "indexed-job", "pods": 2, "gpus": 6},
+}
 PROGRAM = "program.command"
 SET_IT = "Pulumi made this of a date without quotation marks. Put it in quotation marks"
 DAY = "2026-11-28 00:00:00 +0000 UTC"
@@ -51,6 +55,22 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {**SSH, "sshHost": "me@node", "storage": "nfs-first-node"},
         "sshHost: 'me@node' cannot be used: it is not the name or address of a host",
+    ),
+    (
+        {**SSH, "sshUser": "a b", "nodeAddress": "10.1.2.3", "nodes": [TWO], **SHARED},
+        "sshUser: 'a b' cannot be used: it is not the name of a user",
+    ),
+    (
+        {**SSH, "host": "gpu01"},
+        "host: 'gpu01' cannot be used: host has no such choice. Set local or ssh, and",
+    ),
+    (
+        {"nodes": "gpu2", "lostNodes": "replace"},
+        "nodes: 'gpu2' cannot be used: it is a single value and must be a list",
+    ),
+    (
+        {**TOPOLOGY, "placementLabel": "a b"},
+        "placementLabel: 'a b' cannot be used: it is not the key of a label",
     ),
     (
         {"pods": "two", "migProfile": "1g.10gb", "gpuModel": "H100-80GB", "gpusPerPod": 1},
