@@ -14,8 +14,12 @@ def split_no_proxy(text: str) -> tuple[str, ...]:
 
 
 def required_entries(node_address: str, pod_cidr: str, service_cidr: str) -> tuple[str, ...]:
-    """What every NO_PROXY of this cluster contains: node, pods, services, their names, loopback."""
-    return tuple(dict.fromkeys((node_address, pod_cidr, service_cidr, *CLUSTER_NAMES)))
+    """What every NO_PROXY of this cluster contains: node, pods, services, their names, loopback.
+
+    An argument that is empty, because it is not known, is left out.
+    """
+    known = filter(None, (node_address, pod_cidr, service_cidr))
+    return tuple(dict.fromkeys((*known, *CLUSTER_NAMES)))
 
 
 def no_proxy(required: Sequence[str], more: Iterable[str]) -> str:

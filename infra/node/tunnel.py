@@ -33,12 +33,15 @@ FIRST_PORT, PORTS = 20000, 10000  # Systems give higher ports to clients.
 ANSWER_SECONDS = 5
 
 
-def local_port(host: str, port: int, user: str) -> int:
+def local_port(spec: Mapping[str, Any]) -> int:
     """The tunnel's port on this machine.
 
-    It is always the same for a host, so that the kubeconfig does not change.
+    It is always the same for a host, so that the kubeconfig does not change. Behind another jump
+    host the same address may be another machine, which gets another port.
     """
-    digest = hashlib.sha256(f"{user}@{host}:{port}".encode()).digest()
+    hops = [hop for hop in (spec, spec["jump"]) if hop]
+    way = " ".join(f"{hop['user']}@{hop['host']}:{hop['port']}" for hop in hops)
+    digest = hashlib.sha256(way.encode()).digest()
     return FIRST_PORT + int.from_bytes(digest[:4], "big") % PORTS
 
 
@@ -141,7 +144,7 @@ def credential(spec: Mapping[str, Any]) -> str:
 def main() -> None:
     """Open the tunnel if it is not open, and print the credentials."""
     spec = json.loads(os.environ.pop(VARIABLE))
-    port = local_port(spec["host"], spec["port"], spec["user"])
+    port = local_port(spec)
     try:
         if not is_open(port):
             open_tunnel(spec, port)

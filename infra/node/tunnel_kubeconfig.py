@@ -32,7 +32,7 @@ def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
         spec: how to reach the host, see `ssh_command`.
     """
     (cluster,), (user,) = kubeconfig["clusters"], kubeconfig["users"]
-    port = tunnel.local_port(spec["host"], spec["port"], spec["user"])
+    port = tunnel.local_port(spec)
     server = {**cluster["cluster"], "server": f"https://127.0.0.1:{port}"}
     api_port = urlsplit(str(cluster["cluster"]["server"])).port or HTTPS_PORT
     credentials = {

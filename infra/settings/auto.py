@@ -23,7 +23,8 @@ def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, st
     made = dict(raw)
     if made.get("topology") == AUTO:
         more = machines - 1 if machines else further_machines(raw.get("nodes", ""))
-        several = more or made.get("pods", "0") not in ("0", "1")
+        pods = made.get("pods", "")
+        several = more or (pods.isdecimal() and pods.lstrip("0") not in ("", "1"))
         made["topology"] = SEVERAL_PODS if several else ONE_POD
     return made
 

@@ -88,6 +88,16 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     )
 
 
+def lacks_address(reader: Reader, cluster: ClusterSettings) -> bool:
+    """Whether no setting says the first machine's address, and none that could is wrong itself."""
+    return not cluster.node_address and reader.are_right("kubeconfig", *address_keys(reader))
+
+
+def address_keys(reader: Reader) -> tuple[str, ...]:
+    """The settings that say the first machine's address; sshHost is one only with host: ssh."""
+    return ("nodeAddress", *(["sshHost"] if reader.raw("host") == "ssh" else []))
+
+
 def _read_kubectl(reader: Reader) -> str:
     command = reader.command("kubectl")
     if not command and reader.are_right("kubectl"):

@@ -23,7 +23,7 @@ def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
     for key, network in (("podCidr", pods), ("serviceCidr", services)):
         if is_k3s and network and network.prefixlen > _LONGEST_PREFIX[key][network.version]:
             longest = _LONGEST_PREFIX[key][network.version]
-            hint = f"Set a network with a prefix of at most /{longest}, such as 10.42.0.0/16"
+            hint = f"Set a network with a prefix of at most /{longest}"
             reader.problem(key, str(network), "it is too small for a k3s", hint)
     if pods is None or services is None:
         return str(pods or ""), str(services or "")
@@ -43,6 +43,29 @@ def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
             "Set both to networks of IPv4, or both to networks of IPv6",
         )
     return str(pods), str(services)
+
+
+def check_room_for_machines(reader: Reader, pods: str, machines: int) -> None:
+    """Refuse a `podCidr` of which some machine would get no part: its node never becomes Ready.
+
+    Args:
+        reader: collects the problems that are found.
+        pods: `podCidr` of a k3s that this stack installs; empty if it is no network.
+        machines: the number of machines of the cluster.
+    """
+    if not pods or not reader.are_right("podCidr"):
+        return
+    network = ipaddress.ip_network(pods)
+    of_each = _LONGEST_PREFIX["podCidr"][network.version]
+    longest = of_each - (machines - 1).bit_length()
+    if network.prefixlen > longest:
+        reader.problem(
+            "podCidr",
+            pods,
+            f"it is too small for {machines} machines, each of which gets a network /{of_each} of "
+            "it for its pods",
+            f"Set a network with a prefix of at most /{longest}",
+        )
 
 
 def check_node_address(reader: Reader, text: str, networks: Sequence[str]) -> None:

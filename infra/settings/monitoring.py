@@ -42,7 +42,7 @@ def read_alert_webhook(
     if address is None:
         return None
     reader.require_encrypted(key)
-    if monitoring == "none":
+    if monitoring == "none" and reader.are_right("monitoring"):
         reason = "without Prometheus nothing warns of anything (monitoring: 'none')"
         hint = "Set monitoring to install or existing, or remove this address"
         reader.problem(key, address.text, reason, hint)
@@ -83,7 +83,7 @@ def read_numbers_claim(reader: Reader, monitoring: Monitoring) -> NumbersClaim |
         form="the name of a storage class",
         example="local-path",
     )
-    if (not gib and not class_name) or not reader.are_right(size_key, class_key):
+    if not (gib or class_name) or not reader.are_right("monitoring", size_key, class_key):
         return None
     if monitoring != "install":
         key, value = (size_key, gib) if gib else (class_key, class_name)

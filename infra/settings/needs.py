@@ -3,7 +3,7 @@
 from infra.names import ONE_NODE
 from infra.registry import Refusal
 from infra.settings.asked import ClusterFacts, DeliveryAsked, StorageRequest
-from infra.settings.cluster import ClusterSettings
+from infra.settings.cluster import ClusterSettings, address_keys
 from infra.settings.kinds import Chosen, DeliveryChoice, StorageChoice
 from infra.settings.namespace import NamespaceSettings
 from infra.settings.nodes import NodeSettings
@@ -69,7 +69,7 @@ def check_storage(
         nodes: the machines beside the first one.
     """
     if chosen.options is None or not reader.are_right(
-        "storage", "dataRoot", "dataSize", "namespace", "nodeAddress"
+        "storage", "dataRoot", "dataSize", "namespace", *address_keys(reader)
     ):
         return
     request = StorageRequest(

@@ -107,7 +107,7 @@ def read_host(reader: Reader) -> HostSettings:
             "host: ssh needs to know which machine the node is",
             "Set the node's name or address",
         )
-    if kind == "local" and ssh.host:
+    if kind == "local" and ssh.host and reader.are_right("host"):
         reader.problem(
             "sshHost",
             ssh.host,

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 from infra.no_proxy import is_loopback
 from infra.settings.address import spelled
-from infra.settings.cluster import ClusterSettings
+from infra.settings.cluster import ClusterSettings, lacks_address
+from infra.settings.cluster_networks import check_room_for_machines
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
 from infra.settings.nodes_host import HOST_KEYS, read_node_host
 from infra.settings.nodes_servers import Role, check_servers, read_role
@@ -93,6 +94,9 @@ def read_nodes(
                 reader.problem(f"{where}.{key}", shown, reason, "Take one of the two away")
         found.append(node)
     _check_first_address(reader, cluster, found)
+    if cluster.installs_k3s:
+        there = 1 + sum(not node.host.gone for node in found)
+        check_room_for_machines(reader, cluster.pod_cidr, there)
     if len(found) == len(items):  # With a wrong item, the number of servers is not known.
         gone = [node.host.gone for node in found if node.is_server]
         check_servers(reader, KEY, gone, cluster)
@@ -133,7 +137,7 @@ def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
             "machines can only join a k3s that this stack installs",
             "Remove the list, and ask the cluster's administrator to add machines to it",
         )
-    elif not cluster.node_address or is_loopback(cluster.node_address):
+    elif is_loopback(cluster.node_address) or lacks_address(reader, cluster):
         reader.problem(
             "nodeAddress",
             cluster.node_address,

@@ -94,6 +94,8 @@ def _check_hop(reader: Reader, where: str, prefix: str, hop: SshSettings | JumpS
         (f"{prefix}user", hop.user, USER, "the name of a user", "root"),
     )
     for name, value, pattern, form, example in checks:
+        if name.endswith("user") and not value and not reader.are_right("sshUser"):
+            continue  # It takes the place of a wrong sshUser, whose problem is noted.
         if re.fullmatch(pattern, value) is None:
             reader.problem(f"{where}.{name}", value, f"it is not {form}", f"Set one like {example}")
     if re.fullmatch(ADDRESS, hop.host):

@@ -40,7 +40,8 @@ def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: Clust
         reader: collects the problems that are found.
         key: key of the list.
         gone: for each server in the list, whether it is lost.
-        cluster: settings of the cluster, with the version of k3s.
+        cluster: settings of the cluster, with the version of k3s. An empty version has been refused
+            before.
     """
     if not gone:
         return
@@ -59,7 +60,7 @@ def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: Clust
         )
         reader.problem(key, f"{len(gone)} with role: server", reason, hint)
     version = tuple(int(part) for part in re.findall(r"\d+", cluster.k3s.version)[:3])
-    if not _tells_voters(version):
+    if version and not _tells_voters(version):
         *older, newest = ("v" + ".".join(map(str, each)) for each in FIRST_WITH_VOTERS.values())
         reader.problem(
             "k3sVersion",

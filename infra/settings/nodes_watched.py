@@ -15,7 +15,8 @@ def read_replaces_lost_nodes(
 ) -> bool:
     """Read `lostNodes`. With `auto`, pods are replaced in a k3s with several machines."""
     choice = reader.choice("lostNodes", ("auto", "replace", "wait"))
-    if choice == "replace" and cluster.kind == "k3s" and not nodes:
+    is_alone = not nodes and reader.are_right("nodes")
+    if choice == "replace" and cluster.kind == "k3s" and is_alone:
         reader.problem(
             "lostNodes",
             choice,

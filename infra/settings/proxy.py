@@ -13,7 +13,7 @@ from infra.no_proxy import (
     required_entries,
     split_no_proxy,
 )
-from infra.settings.cluster import ClusterSettings
+from infra.settings.cluster import ClusterSettings, lacks_address
 from infra.settings.local_path import local_path, why_unreadable
 from infra.settings.nodes import NodeSettings
 from infra.settings.reader import Reader
@@ -55,14 +55,15 @@ def read_proxy(
     ca_bundle = read_ca_bundle(reader)
     if http is None and https is None:
         return ProxySettings(None, None, "", scope, ca_bundle)
-    if not cluster.node_address:
+    if lacks_address(reader, cluster):
         reader.problem(
             "nodeAddress",
             "",
             "a proxy is set, and the node must be reached without it (NO_PROXY)",
             "Set the node's address, as the pods reach it",
         )
-    required = required_entries(cluster.node_address, cluster.pod_cidr, cluster.service_cidr)
+    address = cluster.node_address if reader.are_right("nodeAddress") else ""
+    required = required_entries(address, cluster.pod_cidr, cluster.service_cidr)
     exceptions = override or split_no_proxy(no_proxy(required, more))
     addresses = dict.fromkeys(node.ssh.host for node in nodes)
     machines = tuple(each for each in addresses if not bypasses_proxy(each, exceptions))

@@ -115,7 +115,7 @@ def check_placement(
         fault = _fault_in_queue(wish.placement, queue.name, levels) if knows_levels else None
     if fault:
         reader.problem("placement", wish.placement, *fault)
-    if levels and wish.label not in levels:
+    if levels and wish.label not in levels and reader.are_right("placementLabel"):
         reader.problem(
             "placementLabel",
             wish.label,

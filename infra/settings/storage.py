@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 
 from infra.names import CLAIM_OF_CLASS
 from infra.no_proxy import is_loopback
-from infra.settings.cluster import ClusterSettings
+from infra.settings.cluster import ClusterSettings, lacks_address
 from infra.settings.kinds import Chosen, StorageChoice
 from infra.settings.namespace import NamespaceSettings
 from infra.settings.reader import Reader
@@ -54,7 +54,8 @@ def read_storage(
     elif purge:
         by_folder = kind.purges == "folder"
         wanted = str(root) if by_folder else f"{namespace.name}/{CLAIM_OF_CLASS}"
-        if confirmed not in (wanted, f"{wanted}/"):
+        is_known = reader.are_right("dataRoot" if by_folder else "namespace")
+        if is_known and confirmed not in (wanted, f"{wanted}/"):
             what = "value of dataRoot" if by_folder else "namespace and name of the claim"
             reader.problem(
                 "purgeConfirmed",
@@ -101,7 +102,7 @@ def _check_own_machines(reader: Reader, chosen: Chosen, cluster: ClusterSettings
             "the machines of this cluster are somebody else's",
             "Set nfs with a server that exists, storage-class or existing-claim",
         )
-    elif not cluster.node_address or is_loopback(cluster.node_address):
+    elif is_loopback(cluster.node_address) or lacks_address(reader, cluster):
         reader.problem(
             "nodeAddress",
             cluster.node_address,

@@ -84,7 +84,7 @@ class RemoteNode:
     def lose(self) -> None:
         """Stop sshd and end the open tunnels, so that nobody reaches the host until `find`."""
         self.host.shell("systemctl stop ssh; pkill -KILL -x sshd; true")
-        port = local_port(self.host.address, 22, USER)
+        port = local_port({"host": self.host.address, "port": 22, "user": USER, "jump": None})
         node.wait_for("the tunnel to end", lambda: not is_open(port))
 
     def find(self) -> None:

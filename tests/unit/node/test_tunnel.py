@@ -66,7 +66,7 @@ def test_kubeconfig_keeps_its_authority_and_leads_to_the_tunnel() -> None:
     config = tunnelled(KUBECONFIG, SPEC)
     cluster = config["clusters"][0]["cluster"]
     assert cluster["certificate-authority-data"] == encoded("the-authority")
-    assert cluster["server"] == f"https://127.0.0.1:{local_port('10.1.2.3', 22, 'admin')}"
+    assert cluster["server"] == f"https://127.0.0.1:{local_port(SPEC)}"
     assert "insecure-skip-tls-verify" not in cluster
 
 
@@ -136,7 +136,7 @@ class Server(socketserver.ThreadingTCPServer):
 @contextmanager
 def tunnel(host: str, handler: type[socketserver.BaseRequestHandler]) -> Iterator[None]:
     """Have a stand-in for the tunnel to a host at its port."""
-    with Server(("127.0.0.1", local_port(host, 22, "admin")), handler) as server:
+    with Server(("127.0.0.1", local_port({**SPEC, "host": host})), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield
         server.shutdown()
@@ -188,7 +188,8 @@ def test_tunnel_leads_to_configured_port(tmp_path: Path, server: str, port: int)
     with tunnel("10.1.2.7", Ends):
         plugin_says(tmp_path, "10.1.2.7", path, server)  # asks why it ends connections
     opened, asked = (tmp_path / "asked").read_text().splitlines()
-    assert f"-L 127.0.0.1:{local_port('10.1.2.7', 22, 'admin')}:127.0.0.1:{port} " in opened
+    own = local_port({**SPEC, "host": "10.1.2.7"})
+    assert f"-L 127.0.0.1:{own}:127.0.0.1:{port} " in opened
     assert f"-W 127.0.0.1:{port} " in asked
 
 
@@ -214,9 +215,19 @@ def test_port_is_the_same_each_time_and_below_those_that_clients_get() -> None:
     """A tunnel always gets the same port, from 20000 to 29999, below the ports that the system
     gives to clients.
     """
-    ports = {local_port("10.1.2.3", 22, "admin") for _ in range(3)}
+    ports = {local_port(SPEC) for _ in range(3)}
     assert len(ports) == 1
-    assert all(20000 <= local_port(f"10.0.0.{i}", 22, "root") < 30000 for i in range(100))
+    assert all(20000 <= local_port({**SPEC, "host": f"10.0.0.{i}"}) < 30000 for i in range(100))
+
+
+def test_same_address_behind_another_jump_host_has_another_port() -> None:
+    """The same address may be one machine behind one jump host, and another one behind another. If
+    both tunnels had one port, the clients of one cluster would reach the other one.
+    """
+    other = {**SPEC["jump"], "host": "door"}
+    specs = [SPEC, {**SPEC, "jump": other}, {**SPEC, "jump": {**other, "port": 22}}]
+    ports = {local_port(spec) for spec in (*specs, {**SPEC, "jump": None})}
+    assert len(ports) == 4
 
 
 def test_both_keys_are_pinned_and_checked(tmp_path: Path) -> None:

@@ -67,3 +67,16 @@ def test_wrong_list_of_machines_counts_as_none(nodes: str) -> None:
     """
     assert further_machines(nodes) == 0
     assert with_choices_made({"topology": "auto", "nodes": nodes})["topology"] == "single-pod"
+
+
+@pytest.mark.parametrize(
+    ("pods", "topology"),
+    [
+        *((pods, "single-pod") for pods in ("", "0", "1", "01", "-3", "two")),
+        *((pods, "indexed-job") for pods in ("2", "02")),
+        pytest.param("9" * 5000, "indexed-job", id="thousands of digits"),
+    ],
+)
+def test_only_a_number_of_several_pods_makes_a_job_of_several(pods: str, topology: str) -> None:
+    """A wrong number of pods counts as none here; the setting itself says what is wrong with it."""
+    assert with_choices_made({"topology": "auto", "pods": pods})["topology"] == topology

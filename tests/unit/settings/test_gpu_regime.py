@@ -20,7 +20,7 @@ from infra.settings.gpu_regime import (
 )
 from infra.settings.setting_error import SettingError
 
-CHARTS = ("v24.9.2", "v25.3.4", "v25.10.1", "v26.3.3", "v26.7.0")
+CHARTS = ("v24.9.1", "v25.3.4", "v25.10.1", "v26.3.3", "v26.7.0")
 CHOICES = [
     ("auto", "v26.3.3", "v1.34.2+k3s1", True, "cdi"),
     ("auto", "v25.10.1", "v1.34.2+k3s1", True, "cdi"),
@@ -29,7 +29,7 @@ CHOICES = [
     ("auto", "v26.3.3", "v1.31.6+k3s1", True, "cdi"),
     ("auto", "v26.3.3", "v1.32.2+k3s1", True, "cdi"),
     ("auto", "v26.3.3", "v1.34.2+k3s1", False, "preinstalled"),
-    ("nri", "v26.7.0", "v1.34.2+k3s1", True, "nri"),
+    ("nri", "v26.3.0", "v1.34.1+k3s1", True, "nri"),
     ("nri", "v26.7.0", "v1.35.0+k3s1", True, "nri"),
     ("nri", "v26.7.0", "", True, "nri"),
     ("cdi", "v26.7.0", "", True, "cdi"),

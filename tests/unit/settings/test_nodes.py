@@ -244,6 +244,29 @@ def test_first_machine_is_not_reached_at_the_address_of_another() -> None:
     assert "it is the address of nodes[0] (gpu2)" in said
 
 
+@pytest.mark.parametrize(
+    ("network", "nodes", "longest"),
+    [
+        ("10.42.0.0/24", [NODE], 23),
+        ("10.42.0.0/23", [NODE, OTHER], 22),
+        ("fd00:42::/64", [NODE], 63),
+    ],
+)
+def test_network_of_pods_has_a_part_for_each_machine(
+    network: str, nodes: list[dict[str, Any]], longest: int
+) -> None:
+    """Each machine gets a part of `podCidr`. If there are fewer parts than machines, it is refused,
+    because a machine without one would never become Ready. A lost machine needs none.
+    """
+    services = "fd00:43::/112" if ":" in network else "10.43.0.0/16"
+    changes = {"podCidr": network, "serviceCidr": services}
+    said = refusal(with_nodes(*nodes, **changes))
+    assert f"podCidr: {network!r} cannot be used: it is too small for {len(nodes) + 1} mach" in said
+    assert f"Set a network with a prefix of at most /{longest}." in said
+    fewer = [*nodes[:-1], {**nodes[-1], "gone": True}]
+    assert platform(with_nodes(*fewer, **changes)).cluster.pod_cidr == network
+
+
 def test_label_is_the_text_that_a_selector_has() -> None:
     """A label of a machine becomes the text that `nodeSelector` has. `pulumi config set --path`
     makes a boolean of `true`, which both settings read in the same way.
@@ -342,6 +365,13 @@ def test_k3s_that_tells_no_voters_is_refused(old: str) -> None:
     """
     said = refusal(with_nodes(*as_servers(False, False), k3sVersion=f"v{old}+k3s1"))
     assert f"k3sVersion: 'v{old}+k3s1' cannot be used: several servers need k3s v1.26.11" in said
+
+
+def test_version_that_is_none_is_only_said_to_be_none() -> None:
+    """A text that is no release of k3s is refused once, and not also as too old."""
+    said = refusal(with_nodes(*as_servers(False, False), k3sVersion="latest"))
+    assert "k3sVersion: 'latest' cannot be used: it is not a release of k3s" in said
+    assert "several servers need" not in said
 
 
 @pytest.mark.parametrize("fine", ["1.26.11", "1.27.8", "1.28.4", "1.29.0", "1.34.2"])

@@ -11,6 +11,15 @@ from tests.unit.settings.reading import SSH, refusal
 from tests.unit.stacks import raw_settings
 
 PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
+PROXY = {"httpProxy": "http://proxy:3128", "nodeAddress": ""}
+OVERRIDE = {
+    "noProxyOverride": "10.1.2.3,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost",
+    "nodeAddress": "10.1.2.3",
+}
+TOPOLOGY = {
+    "queues": {"name": "gpus", "topology": ["zone", "kubernetes.io/hostname"]},
+    **{"queue": "gpus", "topology": "indexed-job", "pods": 2, "gpus": 6},
+}
 PROGRAM = "program.command"
 SET_IT = "Pulumi made this of a date without quotation marks. Put it in quotation marks"
 DAY = "2026-11-28 00:00:00 +0000 UTC"
@@ -26,6 +35,46 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {**PROMETHEUS, "monitoringStorageGib": "10Gi"},
         "monitoringStorageGib: '10Gi' cannot be used: it is not a whole number",
+    ),
+    (
+        {"monitoring": "instal", "monitoringStorageClass": "a", "monitoringStorageGib": 1},
+        "monitoring: 'instal' cannot be used: monitoring has no such choice",
+    ),
+    (
+        {"dataRoot": "data", "dataOnDestroy": "purge", "purgeConfirmed": "data"},
+        "dataRoot: 'data' cannot be used: it is not an absolute path of plain names",
+    ),
+    ({**PROXY, "nodeAddress": "a b"}, "nodeAddress: 'a b' cannot be used: it is not a host"),
+    ({**PROXY, **SSH, "sshHost": "me@node"}, "sshHost: 'me@node' cannot be used: it is not the n"),
+    ({**PROXY, **OVERRIDE, "podCidr": "10.42"}, "podCidr: '10.42' cannot be used: it is not a n"),
+    ({**PROXY, **OVERRIDE, "nodeAddress": "1.2"}, "nodeAddress: '1.2' cannot be used: it is nei"),
+    (
+        {**SSH, "sshHost": "me@node", "nodes": [TWO], **SHARED},
+        "sshHost: 'me@node' cannot be used: it is not the name or address of a host",
+    ),
+    (
+        {**SSH, "sshHost": "me@node", "storage": "nfs-first-node"},
+        "sshHost: 'me@node' cannot be used: it is not the name or address of a host",
+    ),
+    (
+        {**SSH, "sshUser": "a b", "nodeAddress": "10.1.2.3", "nodes": [TWO], **SHARED},
+        "sshUser: 'a b' cannot be used: it is not the name of a user",
+    ),
+    (
+        {**SSH, "host": "gpu01"},
+        "host: 'gpu01' cannot be used: host has no such choice. Set local or ssh, and",
+    ),
+    (
+        {"nodes": "gpu2", "lostNodes": "replace"},
+        "nodes: 'gpu2' cannot be used: it is a single value and must be a list",
+    ),
+    (
+        {**TOPOLOGY, "placementLabel": "a b"},
+        "placementLabel: 'a b' cannot be used: it is not the key of a label",
+    ),
+    (
+        {"pods": "two", "migProfile": "1g.10gb", "gpuModel": "H100-80GB", "gpusPerPod": 1},
+        "pods: 'two' cannot be used: it is not a whole number",
     ),
     ({"podEnvironment": {"A": None}}, "podEnvironment.A: null cannot be used: it is not a single"),
     ({"program": {"command": None}}, "program.command: null cannot be used: it names no program"),
@@ -127,6 +176,13 @@ def test_a_mistake_gets_one_message(changes: dict[str, Any], words: str) -> None
     (line,) = lines_of(refusal(changes))
     assert words in line
     assert FORM.match(line.replace('"', "'"))
+
+
+def test_webhook_beside_a_wrong_monitoring_is_no_mistake() -> None:
+    """What `monitoring` was meant to be is not known, so nothing is said about the webhook."""
+    changes = {"monitoring": "instal", "alertWebhook": "https://chat.example/hook"}
+    (line,) = lines_of(refusal(changes, ["alertWebhook"]))
+    assert line.startswith("  - monitoring: 'instal' cannot be used: ")
 
 
 def test_other_faults_beside_a_date_are_shown() -> None:
