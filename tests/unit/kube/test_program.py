@@ -259,8 +259,8 @@ def test_outputs_of_a_stack_lead_to_its_run() -> None:
     assert place.access == Access("", "/home/me/config", "prod")
     text = "apiVersion: v1\nclusters: []\n"
     assert parse_run({**OUTPUTS, "kubeconfig": text}, "dev").access.kubeconfig == text
-    with pytest.raises(ValueError, match="stack dev has no run: its outputs lack claim"):
-        parse_run({**OUTPUTS, "workload": "", "claim": ""}, "dev")
+    with pytest.raises(ValueError, match="stack dev has no run: its outputs lack runPath"):
+        parse_run({**OUTPUTS, "runPath": ""}, "dev")
 
 
 CONFIG = """\
