@@ -9,6 +9,7 @@ from functools import partial
 
 from cli.pod_facts import has_begun
 from cli.status.clocks import ahead_by_age, ahead_when_told, by_api_clock, doubted_age
+from cli.status.controllers_down import with_controllers_down
 from cli.status.current_pods import current_pods, pods_wanted
 from cli.status.judge import RunStatus, Seen, judge_run
 from cli.status.lost_node import on_lost_node
@@ -22,6 +23,7 @@ from cli.status.storage import see_claims
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import list_if_allowed, unless_forbidden
+from infra.kube.controllers.programs_of_runs import ProgramsOfRuns
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, machine_of, name_of
 from infra.kube.paths import NODES, PODS, log_path, pod_path
@@ -89,19 +91,16 @@ def take_snapshot(
         chosen = [record for record in records if is_named(wanted, record, run_names)]
         missing = "" if chosen else missing_text(wanted, records, run_names, unseen)
         records = chosen
-    seen: list[tuple[RunStatus, Record, list[Json]]] = []
+    seen: list[tuple[RunStatus, Seen]] = []
     for record in records:
-        status, pods = unless_forbidden(
-            lambda record=record: see_run(api, record, reports, with_volume=with_volume),
-            lambda reason, record=record: (
-                judge_run(_unread(record, str(reason)), api.now()),
-                list[Json](),
-            ),
+        found = unless_forbidden(
+            lambda record=record: _see_with_volume(api, record, reports, ask=with_volume),
+            lambda reason, record=record: _unread(record, str(reason)),
         )
-        seen.append((status, record, pods))
+        seen.append((judge_run(found, api.now()), found))
     pods_by_namespace: dict[str, list[Json]] = {} if seen else {namespace: []}
-    for status, _, pods in seen:
-        pods_by_namespace.setdefault(status.namespace, []).extend(pods)
+    for status, found in seen:
+        pods_by_namespace.setdefault(status.namespace, []).extend(found.pods)
     clocks = clock_findings_of(reports.clocks_ahead, platform.findings)
     platform = replace(
         platform,
@@ -110,28 +109,21 @@ def take_snapshot(
         findings=(*platform.findings, *clocks),
     )
     seen.sort(key=lambda each: (each[0].stack, each[0].namespace))
-    runs = tuple(
-        in_promised_place(on_lost_node(status, pods, platform), pods, nodes)
-        for status, _, pods in seen
-    )
-    by_run = tuple((record, pods) for _, record, pods in seen)
-    return Snapshot(platform, runs, unseen, by_run, missing)
+    programs = ProgramsOfRuns(api)
+    runs = list[RunStatus]()
+    for status, found in seen:
+        placed = in_promised_place(on_lost_node(status, found.pods, platform), found.pods, nodes)
+        runs.append(with_controllers_down(placed, found, programs))
+    by_run = tuple((found.record, list(found.pods)) for _, found in seen)
+    return Snapshot(platform, tuple(runs), unseen, by_run, missing)
 
 
-def see_run(
-    api: Api, record: Record, reports: Reports | None = None, *, with_volume: bool = False
-) -> tuple[RunStatus, list[Json]]:
+def see_run(api: Api, record: Record) -> tuple[RunStatus, list[Json]]:
     """Return the state of one run, and its training pods. It raises as `take_snapshot` does.
 
-    Args:
-        api: the cluster.
-        record: the record of the run.
-        reports: the reports of the nodes. With None, the answer of each node is waited for.
-        with_volume: as for `take_snapshot`.
+    The answer of each node is waited for, and controllers that are down are not named.
     """
-    seen = _see(api, record, reports)
-    if with_volume:
-        seen = replace(seen, progress=_with_volume(api, seen))
+    seen = _see(api, record, None)
     return judge_run(seen, api.now()), list(seen.pods)
 
 
@@ -256,6 +248,12 @@ def _out_of_queue(api: Api, record: Record, item: Json) -> str:
     if record.suspended_by:
         return ""
     return unless_forbidden(lambda: out_of_queue(api, record.namespace, item), lambda _: "")
+
+
+def _see_with_volume(api: Api, record: Record, reports: Reports, *, ask: bool) -> Seen:
+    """Return what `_see` does; with `ask` also the volume, as `with_volume` of `take_snapshot`."""
+    seen = _see(api, record, reports)
+    return replace(seen, progress=_with_volume(api, seen)) if ask else seen
 
 
 def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:

@@ -18,7 +18,7 @@ READS = {
     ),
     "coordination.k8s.io": ("leases",),  # Nodes renew them to report that they work.
     "batch": ("jobs",),
-    "apps": ("statefulsets",),
+    "apps": ("deployments", "statefulsets"),  # Deployments say whether controllers run.
     "jobset.x-k8s.io": ("jobsets",),
     "trainer.kubeflow.org": ("trainjobs", "trainingruntimes"),
     "kubeflow.org": ("mpijobs", "pytorchjobs"),

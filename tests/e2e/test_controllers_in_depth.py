@@ -3,13 +3,14 @@
 test_controllers.py describes where the controllers come from. `make test-engines` runs this file.
 """
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from infra.controllers import CONTROLLERS
 from sandbox.stack import PulumiFailedError, Stack
-from tests.e2e.asking import changes, states
+from tests.e2e.asking import changes, people_run, states, training_pods
 from tests.e2e.controllers import (
     CHARTS,
     RegistryOfCharts,
@@ -162,7 +163,8 @@ def test_killed_controllers_go_with_a_run_that_they_carry_out(
     """`destroy` leaves nothing even if the controllers have ended before, during a training.
 
     Then nobody removes the finalizers of their objects, and their webhooks refuse every change. The
-    run is in the platform's queue.
+    run is in the platform's queue. When it has lost a pod, which no controller replaces,
+    `./disttrain status` names both controllers.
     """
     stack.destroy()
     names = ("jobset", "kueue")
@@ -184,9 +186,23 @@ def test_killed_controllers_go_with_a_run_that_they_carry_out(
                 lambda place=inside: not lab.get("pod", namespace=place)["items"],
                 120,
             )
+        lab.kubectl("delete", training_pods(lab, made)[-1])
+        words = [f"in namespace {CONTROLLERS[n].namespace} has no available pod" for n in names]
+        wait_for(
+            "the controllers' names in the status",
+            lambda: all(text in detail_of_run(lab, made) for text in words),
+            120,
+        )
     finally:
         made.destroy()
     wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
+
+
+def detail_of_run(lab: Lab, stack: Stack) -> str:
+    """Return the reason that `./disttrain status` shows for the only run, also with status 1."""
+    command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
+    (run,) = json.loads(people_run(lab, stack, command))["runs"]
+    return run["detail"]
 
 
 @pytest.fixture

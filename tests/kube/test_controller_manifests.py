@@ -16,6 +16,7 @@ import yaml
 from infra.controllers import CONTROLLERS, lws, training_operator
 from infra.controllers.kind import PinnedManifests
 from infra.controllers.manifests import OF_THE_CLUSTER, objects_of, parsed
+from infra.kube.controllers.programs_of_runs import ALL, is_of
 from infra.platform.controllers import controller_for_tasks
 from sandbox.toolchain import bin_dir, tool_folder
 from tests.kube.published import (
@@ -40,6 +41,18 @@ IMAGES = {
 }
 
 
+PROGRAMS = {
+    "mpi-operator": {"mpi-operator": "Kubeflow's MPI Operator"},
+    "training-operator": {"training-operator": "Kubeflow's Training Operator"},
+    "trainer": {"kubeflow-trainer-controller-manager": "Kubeflow Trainer"},
+    "lws": {"lws-controller-manager": "LeaderWorkerSet's controller"},
+    "volcano": {
+        "volcano-controllers": "Volcano's controller",
+        "volcano-scheduler": "Volcano's scheduler",
+    },
+}
+
+
 def test_every_controller_by_manifests_is_looked_at() -> None:
     assert TOOLS.keys() == {name for name, kind in CONTROLLERS.items() if kind.files}
 
@@ -54,6 +67,20 @@ def test_pinned_checksums_are_those_of_the_module(name: str) -> None:
     for file in pinned_files(name):
         content = published_file(name, file).read_bytes()
         assert hashlib.sha256(content).hexdigest() == file.sha256, file.address
+
+
+@EVERY
+def test_programs_that_runs_need_are_found_by_their_labels(name: str) -> None:
+    """`./disttrain status` and `doctor` find each controller by the labels that its project
+    publishes, and take no Deployment for another one.
+    """
+    made = objects_of(CONTROLLERS[name], published_texts(name))
+    deployments = [item for item in made if item["kind"] == "Deployment"]
+    found = [
+        (item["metadata"]["name"], p.title) for item in deployments for p in ALL if is_of(p, item)
+    ]
+    assert dict(found) == PROGRAMS[name]
+    assert len(found) == len(PROGRAMS[name])
 
 
 @EVERY

@@ -370,3 +370,10 @@ def test_viewers_may_look_at_workloads_of_every_kind(name: str) -> None:
     """
     kind = WORKLOADS[name]
     assert plural(kind.kind) in READS[kind.api_version.rpartition("/")[0]]
+
+
+def test_viewers_may_look_at_the_deployments_of_controllers() -> None:
+    """The role for viewers may list Deployments. Otherwise `./disttrain status` would not tell
+    viewers that a controller is down.
+    """
+    assert plural("Deployment") in READS["apps"]
