@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 
 from cli.check import Check, Fault, error, skip_unless, warning
-from cli.doctor.cluster_facts import nodes_of, pods_of, require_api
+from cli.doctor.cluster_facts import deployments_of, nodes_of, pods_of, require_api
 from cli.doctor.cluster_gpu_checks import CLUSTER_GPU_CHECKS, OPERATOR_NAMESPACE
 from cli.facts import Facts
+from infra.kube.controllers.programs_of_runs import ALL, is_of, words_of_down
 from infra.node.expectations import Expectations
 
 CERTIFICATE_DAYS = 30
@@ -239,6 +240,21 @@ def cluster_dns(facts: Facts, _: Expectations) -> Fault | str:
     return "ready"
 
 
+def controllers(facts: Facts, _: Expectations) -> Fault | str:
+    """Each installed controller that runs may need, such as Kueue's, has an available pod."""
+    deployments = deployments_of(facts)
+    own = {each.title: [d for d in deployments if is_of(each, d)] for each in ALL}
+    there = [title for title, found in own.items() if found]
+    skip_unless(there, "no controller that runs may need was found")
+    if down := [words for title in there if (words := words_of_down(title, own[title]))]:
+        return warning(
+            "; ".join(down),
+            "kubectl describe shows why its pods do not run; until they do, runs that need the "
+            "controller cannot start, stop or end (docs/clusters.md)",
+        )
+    return ", ".join(there)
+
+
 CLUSTER_CHECKS = (
     Check("kubeconfig", kubeconfig),
     Check("kubeconfig-ca", kubeconfig_ca),
@@ -254,4 +270,5 @@ CLUSTER_CHECKS = (
     Check("image-present", image_present),
     Check("waiting-pods", waiting_pods),
     Check("cluster-dns", cluster_dns),
+    Check("controllers", controllers),
 )

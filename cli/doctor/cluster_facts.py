@@ -4,6 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from cli.facts import Facts, NotSeenError
+from infra.kube.controllers.programs_of_runs import parse_pairs
+from infra.kube.objects import Json
 from infra.kube.quantity import whole
 
 
@@ -133,6 +135,22 @@ def pods_of(facts: Facts) -> list[Pod]:
         reasons = tuple(waiting.split())
         pods.append(Pod(namespace, name, phase, ready == "True", reasons, unscheduled, app))
     return pods
+
+
+def deployments_of(facts: Facts) -> list[Json]:
+    """Return the names, labels and available pods of all Deployments, in the form of the API.
+
+    Raises:
+        NotSeenError: the Deployments of all namespaces could not be listed.
+    """
+    require_api(facts)
+    facts.all("deployments")
+    found: list[Json] = []
+    for full_name, available, labels in facts.rows("deployment", 3):
+        namespace, _, name = full_name.partition("/")
+        about = {"namespace": namespace, "name": name, "labels": dict(parse_pairs(labels))}
+        found.append({"metadata": about, "status": {"availableReplicas": _number(available)}})
+    return found
 
 
 def _number(text: str, default: int = 0) -> int:

@@ -18,6 +18,7 @@ readonly OBJECTS='{{range .items}}{{if eq .kind "Node"}}node={{.metadata.name}}|
 {{else if eq .kind "PersistentVolumeClaim"}}claim={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{with .spec.storageClassName}}{{.}}{{end}}
 {{else if eq .kind "StorageClass"}}class={{.metadata.name}}|{{with .volumeBindingMode}}{{.}}{{end}}
 {{else if eq .kind "Secret"}}release={{.metadata.namespace}}/{{index .metadata.labels "name"}}|{{index .metadata.labels "status"}}|{{index .metadata.labels "version"}}
+{{else if eq .kind "Deployment"}}deployment={{.metadata.namespace}}/{{.metadata.name}}|{{with .status.availableReplicas}}{{.}}{{end}}|{{range $key, $value := .metadata.labels}}{{$key}}={{$value}},{{end}}
 {{else if eq .kind "ResourceSlice"}}{{if eq .spec.driver "gpu.nvidia.com"}}gpu_slice={{.spec.nodeName}}|{{range .spec.devices}}{{$name := .name}}{{with .attributes}}{{with .type}}{{if eq .string "gpu"}}{{$name}} {{end}}{{end}}{{end}}{{end}}{{end}}
 {{else if eq .kind "Pod"}}pod={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}|{{range .status.conditions}}{{if eq .type "PodScheduled"}}{{if eq .status "False"}}{{printf "%q" .message}}{{end}}{{end}}{{end}}|{{with .metadata.labels}}{{with index . "k8s-app"}}{{.}}{{end}}{{end}}
 {{end}}{{end}}'
@@ -104,6 +105,7 @@ main() {
   objects classes storageclasses &
   objects releases secrets -A -l owner=helm &
   objects gpu_slices resourceslices &
+  objects deployments deployments -A &
   objects pods pods -n "$NAMESPACE" &
   objects operator_pods pods -n gpu-operator &
   objects dns_pods pods -n kube-system -l k8s-app=kube-dns &

@@ -100,6 +100,8 @@ pod=disttrain/train-singlepod-x|Running|True|||
 pod=gpu-operator/gpu-operator-y|Running|True|||
 pod=gpu-operator/nvidia-cuda-validator-z|Succeeded|False|||
 pod=kube-system/coredns-w|Running|True|||kube-dns
+deployment=kueue-system/kueue|1|app.kubernetes.io/name=kueue,control-plane=controller-manager,
+deployment=kueue-system/kueueviz|||
 cluster_policy=ready
 cluster_done=yes
 """
@@ -381,5 +383,16 @@ FAULTS: dict[str, Seeded] = {
                 "gpu-operator/gpu-operator-y|Running|True|||",
             ]
         },
+    ),
+    "controllers": Seeded(
+        "Kueue's controller is down: Deployment kueue in namespace kueue-system has no available",
+        {
+            "deployment": [
+                "kueue-system/kueue||app.kubernetes.io/name=kueue,control-plane=controller-manager,",
+                "volcano-system/volcano-scheduler|1|app=volcano-scheduler,",
+                "team/web||app=web,",
+            ]
+        },
+        severity="warning",
     ),
 }

@@ -573,6 +573,7 @@ def test_what_cannot_be_seen_is_neither_well_nor_a_finding() -> None:
         ("releases", "release", "pending-release"),
         ("claims", "claim", "volume-bound"),
         ("classes", "class", "volume-bound"),
+        ("deployments", "deployment", "controllers"),
     ],
 )
 def test_forbidden_listing_is_not_well(listing: str, fact: str, check_id: str) -> None:
@@ -589,6 +590,14 @@ def test_forbidden_listing_is_not_well(listing: str, fact: str, check_id: str) -
     (result,) = [result for result in results if result.status == "not checked"]
     assert (result.id, result.evidence) == (check_id, facts.unseen[listing])
     assert findings(results) == {}
+
+
+def test_cluster_without_controllers_of_runs_has_no_finding() -> None:
+    """A cluster without Kueue and the like has nothing to check, whatever else is scaled to 0."""
+    seeded = Seeded("", {"deployment": ["team/web||app=web,", "kube-system/coredns|1|"]})
+    results = {result.id: result for result in results_of(seeded)}
+    assert findings([*results.values()]) == {}
+    assert results["controllers"].status == "not applicable"
 
 
 def test_no_result_shows_the_password_of_a_proxy() -> None:

@@ -166,11 +166,21 @@ def kubeconfig(patient: Patient) -> Callable[[], object]:
     return lambda: file.chmod(0o600)
 
 
+def controllers(patient: Patient) -> Callable[[], object]:
+    """Make a Deployment with Kueue's labels and without a pod; return what removes it."""
+    inside = ("-n", "default")
+    patient.kubectl(*inside, "create", "deployment", "kueue", "--image=none", "--replicas=0")
+    labels = ("app.kubernetes.io/name=kueue", "control-plane=controller-manager")
+    patient.kubectl(*inside, "label", "deployment", "kueue", *labels)
+    return lambda: patient.kubectl(*inside, "delete", "deployment", "kueue")
+
+
 WORDS = {
     "stuck-namespace": (stuck_namespace, "finalizers"),
     "pending-release": (pending_release, "gpu-operator is pending-install"),
     "node-schedulable": (node_schedulable, "is cordoned"),
     "kubeconfig": (kubeconfig, "has mode 644"),
+    "controllers": (controllers, "Deployment kueue in namespace default has no available pod"),
 }
 
 
