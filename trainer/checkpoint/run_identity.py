@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from trainer.checkpoint.durable import write_json
 from trainer.config import RunConfig
+from trainer.data.meta import read_meta, training_sha256
 from trainer.launch.exit_codes import FatalError
 
 DONE_FILE = "done.json"
@@ -62,9 +63,13 @@ def check_identity(
         )
 
 
-def write_done_marker(config: RunConfig, result: Mapping[str, Any]) -> None:
-    """Record, in a file of the run's folder, that the run has reached `train.max_steps`."""
-    marker = {"max_steps": config.train.max_steps, **result, "identity": identity(config)}
+def write_done_marker(config: RunConfig, result: Mapping[str, Any], data_sha256: str) -> None:
+    """Record, in a file of the run's folder, that the run has reached `train.max_steps`.
+
+    `data_sha256` is the fingerprint of the training tokens.
+    """
+    known = {"identity": identity(config), "data_sha256": data_sha256}
+    marker = {"max_steps": config.train.max_steps, **result, **known}
     write_json(config.run_dir / DONE_FILE, marker)
 
 
@@ -74,8 +79,8 @@ def read_done_marker(config: RunConfig) -> dict[str, Any] | None:
     The result is None if the run is not finished, or if `train.max_steps` was raised since then.
 
     Raises:
-        FatalError: A run with other settings, or a user's own program, has finished under this
-            name, or the marker is damaged.
+        FatalError: A run with other settings or data, or a user's own program, has finished under
+            this name, or a file is damaged.
     """
     marker = read_marker(config)
     if marker is None:
@@ -85,8 +90,20 @@ def read_done_marker(config: RunConfig) -> dict[str, Any] | None:
             f"{config.run_dir} has a finished run of another kind: of a program of the user's own, "
             "and not of disttrain's trainer. Choose another runName"
         )
-    check_identity(marker["identity"], config, DONE_FILE)
+    has_same_tokens = _has_same_tokens(marker, config)
+    check_identity(marker["identity"], config, DONE_FILE, has_same_tokens=has_same_tokens)
     return marker if marker["max_steps"] >= config.train.max_steps else None
+
+
+def _has_same_tokens(marker: Mapping[str, Any], config: RunConfig) -> bool:
+    """Whether the data set of `config` has the training tokens of the finished run.
+
+    The result is False if its name is the same, for which `check_identity` need not know it.
+    """
+    if marker["identity"].get("dataset.name") == config.dataset.name:
+        return False
+    meta = read_meta(config.dataset_dir)
+    return meta is not None and training_sha256(meta) == marker.get("data_sha256")
 
 
 def read_marker(config: RunConfig) -> dict[str, Any] | None:

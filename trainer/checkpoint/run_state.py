@@ -268,7 +268,7 @@ class RunState:
         """Mark the run as finished after `step` updates. Only rank 0 may call this."""
         state = store.load_state(self._root, step)
         result = {"step": step, "loss": state["loss"], "val_loss": _full_val_loss(state)}
-        write_done_marker(self._config, result)
+        write_done_marker(self._config, result, self._dataset.fingerprint)
         forget_trouble(self._config.run_dir)
 
     def drain(self) -> None:

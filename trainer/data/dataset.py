@@ -12,17 +12,14 @@
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
+from trainer.data.meta import META_FILE, read_meta, training_sha256
 from trainer.data.tokenizer import Tokenizer, Tokens, tokenizer_from_json
 from trainer.launch.exit_codes import FatalError
-
-META_FILE = "meta.json"
 
 
 @dataclass(frozen=True)
@@ -37,20 +34,6 @@ class Dataset:
     """The sha256 of the training tokens."""
     val_fingerprint: str
     """The sha256 of the validation tokens."""
-
-
-def read_meta(directory: Path) -> dict[str, Any] | None:
-    """Read the metadata of the data set in `directory`, or return None if there is none.
-
-    Raises:
-        FatalError: The metadata are not JSON.
-    """
-    try:
-        return cast(dict[str, Any], json.loads((directory / META_FILE).read_text()))
-    except FileNotFoundError:
-        return None
-    except ValueError as error:
-        raise FatalError(f"{directory / META_FILE} is not JSON: {error}") from error
 
 
 def open_dataset(directory: Path) -> Dataset:
@@ -80,6 +63,6 @@ def open_dataset(directory: Path) -> Dataset:
         val=splits["val"],
         val_bytes=int(meta["splits"]["val"]["bytes"]),
         tokenizer=tokenizer_from_json(meta["tokenizer"], directory),
-        fingerprint=str(meta["splits"]["train"]["sha256"]),
+        fingerprint=training_sha256(meta),
         val_fingerprint=str(meta["splits"]["val"]["sha256"]),
     )

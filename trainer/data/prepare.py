@@ -21,10 +21,10 @@ import numpy as np
 from trainer.checkpoint.durable import fsync_directory, fsync_file, sha256_of, write_json
 from trainer.config import DatasetConfig, RunConfig, SourceUrl
 from trainer.data.batches import FAILS_FOR_A_WHILE, Batch, Place, read_batches
-from trainer.data.dataset import META_FILE, read_meta
 from trainer.data.download import check_content, download, sha256_of_file
 from trainer.data.encode import Encoded, Encoder, characters_of
 from trainer.data.long_work import LongWork
+from trainer.data.meta import META_FILE, read_meta
 from trainer.data.pool import ordered_map
 from trainer.data.request import addresses, is_prepared, request_of, what_differs
 from trainer.data.sources import (

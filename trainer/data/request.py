@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config import DatasetConfig, SourceUrl
-from trainer.data.dataset import read_meta
 from trainer.data.download import sha256_of_file
+from trainer.data.meta import read_meta
 from trainer.data.sources import local_sources
 from trainer.data.tokenizer import token_dtype
 from trainer.launch.exit_codes import FatalError

@@ -308,6 +308,9 @@ class _Entrypoint:
         try:
             proofs = dict(zip(here.nodes, here.proofs, strict=True))
             report = self._volume.prove(member, proofs) or run_ranks(self._parts, here, member)
+        except (OSError, RetryableError) as error:  # this pod ends, and the other nodes say why
+            report = replace(report, reason=str(error))
+            raise
         finally:
             member.leave(report)
         return report

@@ -27,6 +27,7 @@ from trainer import set_up
 from trainer.checkpoint import store
 from trainer.checkpoint.durable import sha256_of
 from trainer.checkpoint.resume import STATE_FORMAT, Wanted, find_checkpoint
+from trainer.checkpoint.run_identity import read_done_marker
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
 from trainer.data.dataset import open_dataset
@@ -381,6 +382,25 @@ def test_same_tokens_may_have_another_name(lab: Lab) -> None:
     assert store.all_steps(checkpoints(run))[0] == 12
     with pytest.raises(FatalError, match=r"dataset\.name: 'words' now, 'words-again' in step-"):
         run_here(lab.config(train__max_steps=16, train__decay_steps=20, dataset__file=str(text)))
+
+
+def test_a_finished_run_knows_its_tokens_under_another_name(lab: Lab) -> None:
+    """A finished run stays finished, and goes on with more steps, if its data set gets another name
+    and has the same tokens. Otherwise its pods would end as failed for good when they come back.
+    """
+    trained(lab)
+    again = longer(lab, dataset__name="words-again")  # `Lab.config` prepares it
+    finished = read_done_marker(lab.config(train__max_steps=8, dataset__name="words-again"))
+    assert finished is not None
+    assert finished["step"] == 8
+    assert read_done_marker(again) is None
+    text = lab.root / "other.txt"
+    text.write_text(text_of_words()[::-1])
+    with pytest.raises(FatalError, match=r"dataset\.name: 'other' now, 'words' in done\.json"):
+        read_done_marker(longer(lab, dataset__name="other", dataset__file=str(text)))
+    shutil.rmtree(again.dataset_dir)
+    with pytest.raises(FatalError, match=r"dataset\.name: 'words-again' now, 'words' in done"):
+        read_done_marker(again)
 
 
 def test_another_run_is_refused_before_its_model_is_made(

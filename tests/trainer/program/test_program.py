@@ -195,6 +195,28 @@ def test_program_holds_the_right_to_write_its_run(desk: Desk) -> None:
         RunLock(config.run_dir, wait_seconds=0).acquire()
 
 
+WITHOUT_A_WAIT_FOR_THE_LOCK = """
+import functools, runpy
+from trainer.program import work
+work.RunLock = functools.partial(work.RunLock, wait_seconds=0)
+runpy.run_module("trainer", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_why_a_node_cannot_start_its_ranks_is_said_on_all_nodes(desk: Desk) -> None:
+    """If a node cannot start its ranks, the others say its reason. Otherwise, where two stacks use
+    one run name, only the log of the pod that ends would tell what to do.
+    """
+    config, port = desk.config("sleep", "1000"), free_port()
+    lock = RunLock(config.run_dir)
+    lock.acquire()
+    desk.trainer = [sys.executable, "-c", WITHOUT_A_WAIT_FOR_THE_LOCK]
+    first, _ = (desk.start(config, node, nodes=2, port=port) for node in range(2))
+    assert first.wait(LIMIT_SECONDS) == ExitCode.RETRYABLE
+    desk.wait_for("training stopped: node 0: another process writes this run", 1)
+    lock.release()
+
+
 def test_exit_code_78_ends_the_run_without_a_retry(desk: Desk) -> None:
     config = desk.config("sh", "-c", "echo no data; exit 78")
     assert desk.run(config, ranks=2) == ExitCode.FATAL
