@@ -161,9 +161,9 @@ class Connection:
 
     def _log_in(self, challenge: str, cuts: bool) -> None:
         login = self._access.login
-        words = dict(cast(list[tuple[str, str]], re.findall(r'(\w+)="([^"]*)"', challenge)))
+        words = _bearer(challenge)
         basic = {"Authorization": f"Basic {login.encoded}"} if login else {}
-        if "realm" in words and re.search(r"\bbearer\b", challenge, re.IGNORECASE):
+        if "realm" in words:
             scope = {"scope": f"repository:{self._path}:pull,push"}
             service = {"service": words["service"]} if "service" in words else {}
             joint = "&" if urlsplit(words["realm"]).query else "?"
@@ -292,6 +292,17 @@ def _words(answer: urllib3.BaseHTTPResponse) -> str:
         return "; ".join(said)[:300]
     except (ValueError, KeyError, TypeError, AttributeError):
         return answer.data.decode(errors="replace").strip()[:300] or "nothing"
+
+
+def _bearer(challenge: str) -> dict[str, str]:
+    """Return the parameters of the scheme Bearer in a header WWW-Authenticate; empty without it.
+
+    Gitea also offers Basic, with another realm, before or after Bearer. So the first value of a
+    name behind the word Bearer counts.
+    """
+    _, *offer = re.split(r"\bbearer\s", challenge, maxsplit=1, flags=re.IGNORECASE)
+    found = re.findall(r'(\w+)="([^"]*)"', "".join(offer))
+    return dict(reversed(cast(list[tuple[str, str]], found)))
 
 
 def _token(answer: urllib3.BaseHTTPResponse) -> str:

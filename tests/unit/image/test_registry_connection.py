@@ -92,8 +92,14 @@ def test_login_stays_with_its_registry(place: str, upload_to: Uploads) -> None:
     assert LOGIN.password not in str(refused.value)
 
 
+BEARER = 'Bearer realm="https://tokens.example.org/t",service="r"'
+
+
 def server_that_answers(
-    monkeypatch: pytest.MonkeyPatch, login: Login, token: urllib3.HTTPResponse
+    monkeypatch: pytest.MonkeyPatch,
+    login: Login,
+    token: urllib3.HTTPResponse,
+    challenge: str = BEARER,
 ) -> tuple[Connection, list[str]]:
     """Return a connection to a stand-in for a registry that asks for a token, and the list of
     logins that the server of tokens has seen.
@@ -105,7 +111,7 @@ def server_that_answers(
             if url.startswith("https://tokens"):
                 shown.append(more["headers"]["Authorization"])
                 return token
-            asks = {"WWW-Authenticate": 'Bearer realm="https://tokens.example.org/t",service="r"'}
+            asks = {"WWW-Authenticate": challenge}
             is_known = "Authorization" in more["headers"]
             return urllib3.HTTPResponse(b"", headers=asks, status=200 if is_known else 401)
 
@@ -135,3 +141,19 @@ def test_login_may_have_any_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     server, shown = server_that_answers(monkeypatch, login, token)
     assert server.ask("GET", "manifests/1").status == 200
     assert shown == [f"Basic {login.encoded}"]
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [f'{BEARER}, Basic realm="Gitea Container Registry"', f'Basic realm="Gitea", {BEARER}'],
+)
+def test_registry_may_offer_basic_beside_bearer(
+    monkeypatch: pytest.MonkeyPatch, challenge: str
+) -> None:
+    """Gitea offers Basic beside Bearer. The token is asked for at the address that Bearer names,
+    and the name that Basic gives its users' list is not taken for an address.
+    """
+    token = urllib3.HTTPResponse(b'{"token": "t"}', status=200)
+    server, shown = server_that_answers(monkeypatch, LOGIN, token, challenge)
+    assert server.ask("GET", "manifests/1").status == 200
+    assert shown == [f"Basic {LOGIN.encoded}"]
