@@ -164,6 +164,18 @@ def test_helper_that_is_missing_is_named(tmp_path: Path) -> None:
         find_login(REPOSITORY, {}, tmp_path)
 
 
+def test_helper_that_cannot_be_started_is_named(helper: Path, tmp_path: Path) -> None:
+    """A helper that the machine cannot start is named in the error with a way out. Docker Desktop
+    leaves such a one, a program of Windows, in the Linux beside it. A `preview` takes the error for
+    a registry that cannot be asked yet, and must not end with a traceback.
+    """
+    helper.write_bytes(b"MZ\x90\x00")
+    helper.chmod(0o755)
+    words = r"config\.json: it names docker-credential-tests, .*Exec format error.*set imageDel"
+    with pytest.raises(ValueError, match=words):
+        find_login(REPOSITORY, {}, tmp_path)
+
+
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"auths": {"registry.example.org:5000": {"auth": "?"}}}']
 )
