@@ -109,7 +109,7 @@ make_below() { # folder
 
 own_data_root() {
   [ "$(stat -c '%u:%g %a' "$DATA_ROOT" 2>/dev/null)" != "$TRAINER:$TRAINER 755" ] || return 0
-  mkdir -p "${DATA_ROOT%/*}"
+  mkdir -p "${DATA_ROOT%/*}/"
   [ -d "$DATA_ROOT" ] || mkdir "$DATA_ROOT"
   chown -h "$TRAINER:$TRAINER" "$DATA_ROOT"
 }

@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +51,20 @@ def test_data_root_is_made_for_the_trainers_user_and_never_removed(tmp_path: Pat
     (root / "runs" / "checkpoint").write_text("precious")
     assert "kept" in run("data-root.sh", "delete", DATA_ROOT=str(root)).stdout
     assert (root / "runs" / "checkpoint").read_text() == "precious"
+
+
+def test_data_root_right_below_the_root_folder_is_made_and_removed() -> None:
+    """A folder without another one above it, such as /data, is made like any other."""
+    root = Path(tempfile.mkdtemp(prefix="disttrain-tests-", dir="/"))
+    root.rmdir()
+    try:
+        done = create(root)
+        assert (done.returncode, done.stdout) == (0, f"{root} is there\n"), done.stderr
+        assert state(root) == (1000, 1000, 0o755)
+        purge(root)
+        assert not root.exists()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.mark.parametrize("action", ["create", "delete"])
