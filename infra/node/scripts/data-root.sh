@@ -66,9 +66,9 @@ check_path() {
   esac
 }
 
-check_content() { # a new disk has lost+found
+check_content() { # a new disk has lost+found, and a run that was killed may have left the marker's new text
   if is_ours || [ ! -d "$DATA_ROOT" ]; then return; fi
-  found=$(find "$DATA_ROOT" -mindepth 1 -maxdepth 1 ! -name lost+found -printf '%f ')
+  found=$(find "$DATA_ROOT" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name "$MARKER.new" -printf '%f ')
   [ -z "$found" ] || refuse "holds files that this program did not make ($found): choose an empty \
 folder, or, if it is to be given to user $TRAINER, first run: touch $DATA_ROOT/$MARKER"
 }
@@ -155,7 +155,8 @@ purge() {
     echo "would remove: $DATA_ROOT/datasets, $DATA_ROOT/runs"
     return
   fi
-  rm -rf --one-file-system "$DATA_ROOT/datasets" "$DATA_ROOT/runs" # links go, not what they lead to
+  # Links go, and not what they lead to.
+  rm -rf --one-file-system "$DATA_ROOT/datasets" "$DATA_ROOT/runs" "$DATA_ROOT/$MARKER.new"
   rm -f "$DATA_ROOT/$MARKER" # last: without it nothing of ours could be told from other files
   if [ -n "$(ls -A "$DATA_ROOT" 2>/dev/null)" ]; then
     echo "$DATA_ROOT holds files that are not ours, and stays with them"

@@ -177,6 +177,21 @@ def test_folder_with_files_of_others_is_refused(tmp_path: Path) -> None:
     assert create(tmp_path).returncode == 0
 
 
+def test_create_that_was_killed_while_it_wrote_the_mark_is_completed(tmp_path: Path) -> None:
+    """The new text of the mark, which a killed `create` has left, is no file of others: the next
+    `create` completes the folder, and a purge removes the file too.
+    """
+    root = tmp_path / "data"
+    root.mkdir()
+    for action in (create, purge):
+        (root / f"{MARKER}.new").write_text("owner owner-a\n")
+        os.chown(root / f"{MARKER}.new", 1000, 1000)
+        done = action(root)
+        assert done.returncode == 0, done.stderr
+        assert action == purge or (root / MARKER).exists()
+    assert not root.exists()
+
+
 def test_new_disk_is_taken(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir(mode=0o700)
     assert create(tmp_path).returncode == 0
