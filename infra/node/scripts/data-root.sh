@@ -109,8 +109,7 @@ make_below() { # folder
 
 own_data_root() {
   [ "$(stat -c '%u:%g %a' "$DATA_ROOT" 2>/dev/null)" != "$TRAINER:$TRAINER 755" ] || return 0
-  mkdir -p "${DATA_ROOT%/*}/"
-  [ -d "$DATA_ROOT" ] || mkdir "$DATA_ROOT"
+  mkdir -p "$DATA_ROOT"
   chown -h "$TRAINER:$TRAINER" "$DATA_ROOT"
 }
 
@@ -155,9 +154,8 @@ purge() {
     echo "would remove: $DATA_ROOT/datasets, $DATA_ROOT/runs"
     return
   fi
-  # Links go, and not what they lead to.
-  rm -rf --one-file-system "$DATA_ROOT/datasets" "$DATA_ROOT/runs" "$DATA_ROOT/$MARKER.new"
-  rm -f "$DATA_ROOT/$MARKER" # last: without it nothing of ours could be told from other files
+  rm -rf --one-file-system "$DATA_ROOT/datasets" "$DATA_ROOT/runs" # links go, not what they lead to
+  rm -f "$DATA_ROOT/$MARKER.new" "$DATA_ROOT/$MARKER" # last: they tell that the rest is ours
   if [ -n "$(ls -A "$DATA_ROOT" 2>/dev/null)" ]; then
     echo "$DATA_ROOT holds files that are not ours, and stays with them"
   elif [ -d "$DATA_ROOT" ]; then
@@ -179,9 +177,11 @@ delete() {
     echo "$DATA_ROOT belongs to another stack ($(noted stack)), and stays as it is"
   elif [ "${PURGE:-}" = "$DATA_ROOT" ]; then
     purge
-  else
+  elif [ -d "$DATA_ROOT" ]; then
     end_use
     echo "$DATA_ROOT stays: data sets, checkpoints and logs are kept"
+  else
+    echo "$DATA_ROOT is not there"
   fi
 }
 

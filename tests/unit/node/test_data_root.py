@@ -353,6 +353,18 @@ def test_kept_data_are_for_the_next_stack(tmp_path: Path) -> None:
     assert "belongs to another stack (bob)" in of_stack(ANN, "delete", root, PURGE=str(root))
 
 
+def test_second_delete_does_not_say_that_purged_data_are_kept(tmp_path: Path) -> None:
+    """`pulumi destroy` runs `delete` twice, the second time without a purge, for a `create` that
+    was killed. Where the first one has purged the data, the second one does not say that they are
+    kept.
+    """
+    root = tmp_path / "data"
+    of_stack(BOB, "create", root)
+    of_stack(BOB, "delete", root, PURGE=str(root))
+    assert of_stack(BOB, "delete", root) == f"{root} is not there\n"
+    assert not root.exists()
+
+
 def test_folder_of_an_older_version_is_used(tmp_path: Path) -> None:
     """A data folder that an older version has made names no stack, and the next stack gets it. Only
     the mark is written anew, and a further run changes nothing.
