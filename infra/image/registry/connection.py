@@ -147,10 +147,7 @@ class Connection:
                 method, url, body=body, headers={**(headers or {}), **own}, preload_content=True
             )
         except urllib3.exceptions.HTTPError as error:
-            reason = _reason(error)
-            if cuts and not isinstance(reason, ssl.SSLError):
-                raise CutError(_short(reason)) from None
-            raise self._unreachable(reason) from None
+            raise self._broken(error, self._host, cuts) from None
 
     def _is_own(self, url: str) -> bool:
         """Whether an address is the registry's own, so that it may get the login.
@@ -168,13 +165,14 @@ class Connection:
             service = {"service": words["service"]} if "service" in words else {}
             joint = "&" if urlsplit(words["realm"]).query else "?"
             url = f"{words['realm']}{joint}{urlencode({**service, **scope})}"
+            server = f"{urlsplit(url).netloc}, which logs in to it"
             try:
                 answer = self._pool.request("GET", url, headers=basic)
             except urllib3.exceptions.HTTPError as error:
-                raise self._unreachable(_reason(error)) from None
+                raise self._broken(error, server, cuts) from None
             token = _token(answer)
             if not token and answer.status in PASSING:
-                text = f"{urlsplit(url).netloc}, which logs in to it: HTTP status {answer.status}"
+                text = f"{server}: HTTP status {answer.status}"
                 if cuts:
                     raise CutError(text)
                 raise self.error(f"{text}, {_words(answer)}. Run `pulumi up` again a little later")
@@ -212,7 +210,11 @@ class Connection:
             "machine, or set imageDeliveryOptions.user and imageDeliveryOptions.password"
         )
 
-    def _unreachable(self, reason: BaseException) -> RegistryError:
+    def _broken(self, error: BaseException, server: str, cuts: bool) -> Exception:
+        """Return the error for a request to a server that got no answer."""
+        reason = _reason(error)
+        if cuts and not isinstance(reason, ssl.SSLError):
+            return CutError(_short(reason))
         text = str(reason)
         if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
             advice = "it speaks plain HTTP: set imageDeliveryOptions.plainHttp to true"
@@ -225,7 +227,7 @@ class Connection:
                 "look at its name and port; if this machine reaches it without the proxy, add it "
                 f"to {exceptions}"
             )
-        return self.error(f"{self._host} cannot be reached ({_short(reason)}); {advice}")
+        return self.error(f"{server} cannot be reached ({_short(reason)}); {advice}")
 
     def error(self, text: str) -> RegistryError:
         """Return an error that names the setting imageRepository and its value."""

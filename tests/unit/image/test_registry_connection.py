@@ -98,7 +98,7 @@ BEARER = 'Bearer realm="https://tokens.example.org/t",service="r"'
 def server_that_answers(
     monkeypatch: pytest.MonkeyPatch,
     login: Login,
-    token: urllib3.HTTPResponse,
+    token: urllib3.HTTPResponse | Exception,
     challenge: str = BEARER,
 ) -> tuple[Connection, list[str]]:
     """Return a connection to a stand-in for a registry that asks for a token, and the list of
@@ -110,6 +110,8 @@ def server_that_answers(
         def request(self, method: str, url: str, **more: Any) -> urllib3.HTTPResponse:
             if url.startswith("https://tokens"):
                 shown.append(more["headers"]["Authorization"])
+                if isinstance(token, Exception):
+                    raise token
                 return token
             asks = {"WWW-Authenticate": challenge}
             is_known = "Authorization" in more["headers"]
@@ -132,6 +134,19 @@ def test_busy_server_of_tokens_does_not_count_as_a_refused_login(
         server.ask("POST", "blobs/uploads/", cuts=True)
     with pytest.raises(RegistryError, match=f"HTTP status {status}, slow down. Run `pulumi up` ag"):
         server.ask("GET", "manifests/1")
+
+
+def test_server_of_tokens_that_gives_no_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the server of tokens cannot be reached, the error names it, and not the registry, which
+    can be. An upload takes it for a broken connection, and tries again.
+    """
+    broken = urllib3.exceptions.ProtocolError("Connection refused")
+    server, _ = server_that_answers(monkeypatch, LOGIN, broken)
+    words = r"trainer': tokens\.example\.org, which logs in to it cannot be reached \(Connection"
+    with pytest.raises(RegistryError, match=words):
+        server.ask("GET", "manifests/1")
+    with pytest.raises(CutError, match="Connection refused"):
+        server.ask("POST", "blobs/uploads/", cuts=True)
 
 
 def test_login_may_have_any_letters(monkeypatch: pytest.MonkeyPatch) -> None:
