@@ -240,7 +240,7 @@ exec {real} "$@"
         self.removes_k3s_by("kill -KILL $PPID")
 
     def is_cut_off_at_stop(self) -> None:
-        """From now on, a script is killed when it stops k3s, which then runs on, until `is_back`."""
+        """From now on, a script is killed when it stops k3s, which runs on, until `is_back`."""
         self._loses_power = True
         text = SYSTEMCTL.replace("  stop |", "  stop) kill -KILL $PPID ;;\n ")
         self._write(self._bin / "systemctl", text)
