@@ -73,7 +73,11 @@ class Access:
 
 
 class Connection:
-    """Sends requests to one repository, and keeps the login for all later requests."""
+    """Sends requests to one repository, and keeps the login for all later requests.
+
+    Raises:
+        RegistryError: the proxy for it cannot be used.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -83,7 +87,13 @@ class Connection:
         self._host, self._path = host, path
         self._base = f"{'http' if access.plain_http else 'https'}://{host}/v2/{path}/"
         self._authorization: dict[str, str] = {}
-        self._pool = _pool(access, self._base)
+        try:
+            self._pool = _pool(access, self._base)
+        except ValueError as error:  # Its text has no password.
+            raise self.error(
+                f"the proxy that the variables of this shell name for it cannot be used ({error}). "
+                f"Set one with http:// or https:// in https_proxy, or add {host} to NO_PROXY"
+            ) from None
 
     def location(self, answer: urllib3.BaseHTTPResponse) -> str:
         """Return the address in the header `Location` of an answer.

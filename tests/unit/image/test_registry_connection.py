@@ -59,6 +59,18 @@ def test_authorities_may_have_comments_in_any_letters() -> None:
     Connection(Access(HOST, authorities=f"# Autorité de l'entreprise\n{AUTHORITY}"))
 
 
+@pytest.mark.parametrize("proxy", ["socks5h://me:sekret@localhost:1080", "http://me:sekret@[::1"])
+def test_proxy_that_cannot_be_used_is_refused_with_what_to_do(proxy: str) -> None:
+    """A proxy of the user's shell that a push cannot use, such as one for SOCKS, is named as the
+    cause, with the variables to set.
+    """
+    words = r"imageRepository: 'registry\.example\.org/a': the proxy .*https_proxy, or add registry"
+    with pytest.raises(RegistryError, match=words) as refused:
+        Connection(Access(f"{HOST}/a", proxies={"ALL_PROXY": proxy}))
+    assert "sekret" not in str(refused.value)
+    Connection(Access(f"{HOST}/a", proxies={"ALL_PROXY": proxy, "NO_PROXY": HOST}))
+
+
 @pytest.mark.parametrize(
     ("host", "named"),
     [
