@@ -8,14 +8,15 @@ import io
 import json
 import re
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
-from urllib.parse import unquote, urlencode, urljoin, urlsplit
+from urllib.parse import unquote_to_bytes, urlencode, urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import LocationParseError
-from urllib3.util import Retry, Timeout, make_headers, parse_url
+from urllib3.util import Retry, Timeout, parse_url
 
 from infra.image.authorities import trust
 from infra.image.registry.login import DOCKER_HUB, Login, host_of
@@ -262,7 +263,9 @@ def _pool(access: Access, url: str) -> urllib3.PoolManager:
         return urllib3.PoolManager(**common)
     parts = urlsplit(proxy)
     user, _, host = parts.netloc.rpartition("@")
-    headers = make_headers(proxy_basic_auth=unquote(user)) if user else None
+    # As curl and Go do, it sends the bytes that the address gives, such as %C3%BC for ü.
+    login = b64encode(unquote_to_bytes(user)).decode()
+    headers = {"Proxy-Authorization": f"Basic {login}"} if user else None
     return urllib3.ProxyManager(
         parts._replace(netloc=host).geturl(),
         proxy_headers=headers,

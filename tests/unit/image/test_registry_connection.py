@@ -5,6 +5,7 @@ token.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import urllib3
@@ -69,6 +70,20 @@ def test_proxy_that_cannot_be_used_is_refused_with_what_to_do(proxy: str) -> Non
         Connection(Access(f"{HOST}/a", proxies={"ALL_PROXY": proxy}))
     assert "sekret" not in str(refused.value)
     Connection(Access(f"{HOST}/a", proxies={"ALL_PROXY": proxy, "NO_PROXY": HOST}))
+
+
+@pytest.mark.parametrize("password", ["p@ss", "grün", "пароль"])
+def test_proxy_gets_its_login_as_from_other_programs(
+    monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    """A proxy gets its login in UTF-8, as curl and the nodes send it, whatever letters it has."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(urllib3, "ProxyManager", lambda url, **more: given.update(more, url=url))
+    proxy = f"http://me:{quote(password)}@proxy:3128"
+    Connection(Access(f"{HOST}/a", proxies={"https_proxy": proxy}))
+    assert given["url"] == "http://proxy:3128"
+    login = {"Proxy-Authorization": f"Basic {Login('me', password).encoded}"}
+    assert given["proxy_headers"] == login
 
 
 @pytest.mark.parametrize(
