@@ -93,13 +93,14 @@ class BundleWriter:
             name = path.relative_to(scratch).as_posix()
             size, sha256 = path.stat().st_size, sha256_of(path)
             entries.append(Entry(name, purpose, version, size, sha256, source))
-            target = self.folder / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(target)
-        shutil.rmtree(scratch)
         names = {entry.name for entry in entries}
         self._known = [e for e in self._known if e.name not in names] + entries
-        self._note_unfinished()
+        self._note_unfinished()  # first: a file that is in no list would never be removed
+        for entry in entries:
+            target = self.folder / entry.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (scratch / entry.name).replace(target)
+        shutil.rmtree(scratch)
         return entries
 
     def _note_unfinished(self) -> None:

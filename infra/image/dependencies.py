@@ -205,7 +205,7 @@ def locked(plan: ImagePlan, cache: Path, say: Say, target: str = "") -> Iterator
     folder = cache / "images"
     folder.mkdir(parents=True, exist_ok=True)
     end = f"-to-{hashlib.sha256(target.encode()).hexdigest()[:16]}" if target else ""
-    with (folder / f"deps-{plan.deps_hash}{end}.lock").open("w") as file:
+    with _lock_file(folder, f"{plan.deps_hash}{end}").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -218,8 +218,8 @@ def locked(plan: ImagePlan, cache: Path, say: Say, target: str = "") -> Iterator
 def scratch_folder(plan: ImagePlan, cache: Path, purpose: str) -> Iterator[Path]:
     """Give a folder in the cache that is removed at the end. The lock must be held (`locked`).
 
-    If an earlier process was killed, its folder for the same image is removed first. That has
-    gigabytes, and may have the login of a package index.
+    The folders of earlier processes that were killed are removed first. They have gigabytes, and
+    may have the login of a package index.
 
     Args:
         plan: the image.
@@ -227,7 +227,24 @@ def scratch_folder(plan: ImagePlan, cache: Path, purpose: str) -> Iterator[Path]
         purpose: the first word of the folder's name.
     """
     folder, prefix = cache / "images", f"{purpose}-{plan.deps_hash}-"
-    for left in folder.glob(f"{prefix}*"):
-        shutil.rmtree(left, ignore_errors=True)  # A builder may still write into it.
+    for left in folder.glob(f"{purpose}-*-*"):
+        if left.name.startswith(prefix) or not _is_at_work(folder, left.name.split("-")[1]):
+            shutil.rmtree(left, ignore_errors=True)  # A builder may still write into it.
     with tempfile.TemporaryDirectory(dir=folder, prefix=prefix) as made:
         yield Path(made)
+
+
+def _lock_file(folder: Path, name: str) -> Path:
+    return folder / f"deps-{name}.lock"
+
+
+def _is_at_work(folder: Path, deps_hash: str) -> bool:
+    """Whether a process holds the lock for building the image with this hash (`locked`)."""
+    try:
+        with _lock_file(folder, deps_hash).open("r+") as file:  # NFS locks only such a file
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass  # It has never been held.
+    return False

@@ -49,6 +49,7 @@ class Script:
             `delete` is that of the script. If an `up` is killed during the script's `create`, the
             state does not contain the script's command, and `pulumi destroy` finds only that one.
             The script's `delete` has to do nothing where nothing is left.
+        begun_variables: variables that this other command gets in place of those in `variables`.
         ignore_changes: inputs whose changes have no effect, as in ResourceOptions.
     """
 
@@ -61,6 +62,7 @@ class Script:
     replace_after: bool = False
     update: bool = False
     begun: bool = False
+    begun_variables: Mapping[str, Text] = field(default_factory=dict[str, Text])
     ignore_changes: Sequence[str] = ()
 
 
@@ -82,7 +84,13 @@ class Runner(ABC):
         if script.begun:
             # Another host only changes this command. Its `delete` would run last of all, and may
             # lead, by another address, to the machine on which the script has just run.
-            first = replace(script, replace_when=(), replace_on_another_host=False, update=False)
+            first = replace(
+                script,
+                variables={**script.variables, **script.begun_variables},
+                replace_when=(),
+                replace_on_another_host=False,
+                update=False,
+            )
             own = copy(opts)
             own.aliases = None  # They are those of the script's command.
             begun = self._register(f"{name}-begun", first, own, NOTHING)

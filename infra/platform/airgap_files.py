@@ -100,6 +100,7 @@ class SentBundle(pulumi.ComponentResource):
                     **args.repair.variables,
                 },
                 replace_on_another_host=True,
+                begun=True,
                 ignore_changes=args.repair.ignored("stdin"),
             ),
             child_options(self, opts),

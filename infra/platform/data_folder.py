@@ -62,6 +62,9 @@ class DataFolder(pulumi.ComponentResource):
                     **args.whose,
                     **repair.variables,
                 },
+                begun=True,
+                # The folder may be one that `create` has refused, or not yet looked at.
+                begun_variables={"PURGE": ""},
                 ignore_changes=repair.ignored("stdin") if stays else (),
             ),
             child_options(self, opts),

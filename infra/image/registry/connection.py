@@ -8,14 +8,15 @@ import io
 import json
 import re
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
-from urllib.parse import unquote, urlencode, urljoin, urlsplit
+from urllib.parse import unquote_to_bytes, urlencode, urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import LocationParseError
-from urllib3.util import Retry, Timeout, make_headers, parse_url
+from urllib3.util import Retry, Timeout, parse_url
 
 from infra.image.authorities import trust
 from infra.image.registry.login import DOCKER_HUB, Login, host_of
@@ -73,7 +74,11 @@ class Access:
 
 
 class Connection:
-    """Sends requests to one repository, and keeps the login for all later requests."""
+    """Sends requests to one repository, and keeps the login for all later requests.
+
+    Raises:
+        RegistryError: the proxy for it cannot be used.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -83,7 +88,13 @@ class Connection:
         self._host, self._path = host, path
         self._base = f"{'http' if access.plain_http else 'https'}://{host}/v2/{path}/"
         self._authorization: dict[str, str] = {}
-        self._pool = _pool(access, self._base)
+        try:
+            self._pool = _pool(access, self._base)
+        except ValueError as error:  # Its text has no password.
+            raise self.error(
+                f"the proxy that the variables of this shell name for it cannot be used ({error}). "
+                f"Set one with http:// or https:// in https_proxy, or add {host} to NO_PROXY"
+            ) from None
 
     def location(self, answer: urllib3.BaseHTTPResponse) -> str:
         """Return the address in the header `Location` of an answer.
@@ -147,10 +158,7 @@ class Connection:
                 method, url, body=body, headers={**(headers or {}), **own}, preload_content=True
             )
         except urllib3.exceptions.HTTPError as error:
-            reason = _reason(error)
-            if cuts and not isinstance(reason, ssl.SSLError):
-                raise CutError(_short(reason)) from None
-            raise self._unreachable(reason) from None
+            raise self._broken(error, self._host, cuts) from None
 
     def _is_own(self, url: str) -> bool:
         """Whether an address is the registry's own, so that it may get the login.
@@ -161,20 +169,21 @@ class Connection:
 
     def _log_in(self, challenge: str, cuts: bool) -> None:
         login = self._access.login
-        words = dict(cast(list[tuple[str, str]], re.findall(r'(\w+)="([^"]*)"', challenge)))
+        words = _bearer(challenge)
         basic = {"Authorization": f"Basic {login.encoded}"} if login else {}
-        if "realm" in words and re.search(r"\bbearer\b", challenge, re.IGNORECASE):
+        if "realm" in words:
             scope = {"scope": f"repository:{self._path}:pull,push"}
             service = {"service": words["service"]} if "service" in words else {}
             joint = "&" if urlsplit(words["realm"]).query else "?"
             url = f"{words['realm']}{joint}{urlencode({**service, **scope})}"
+            server = f"{urlsplit(url).netloc}, which logs in to it"
             try:
                 answer = self._pool.request("GET", url, headers=basic)
             except urllib3.exceptions.HTTPError as error:
-                raise self._unreachable(_reason(error)) from None
+                raise self._broken(error, server, cuts) from None
             token = _token(answer)
             if not token and answer.status in PASSING:
-                text = f"{urlsplit(url).netloc}, which logs in to it: HTTP status {answer.status}"
+                text = f"{server}: HTTP status {answer.status}"
                 if cuts:
                     raise CutError(text)
                 raise self.error(f"{text}, {_words(answer)}. Run `pulumi up` again a little later")
@@ -212,7 +221,11 @@ class Connection:
             "machine, or set imageDeliveryOptions.user and imageDeliveryOptions.password"
         )
 
-    def _unreachable(self, reason: BaseException) -> RegistryError:
+    def _broken(self, error: BaseException, server: str, cuts: bool) -> Exception:
+        """Return the error for a request to a server that got no answer."""
+        reason = _reason(error)
+        if cuts and not isinstance(reason, ssl.SSLError):
+            return CutError(_short(reason))
         text = str(reason)
         if "WRONG_VERSION_NUMBER" in text or "record layer failure" in text:
             advice = "it speaks plain HTTP: set imageDeliveryOptions.plainHttp to true"
@@ -225,7 +238,7 @@ class Connection:
                 "look at its name and port; if this machine reaches it without the proxy, add it "
                 f"to {exceptions}"
             )
-        return self.error(f"{self._host} cannot be reached ({_short(reason)}); {advice}")
+        return self.error(f"{server} cannot be reached ({_short(reason)}); {advice}")
 
     def error(self, text: str) -> RegistryError:
         """Return an error that names the setting imageRepository and its value."""
@@ -250,7 +263,9 @@ def _pool(access: Access, url: str) -> urllib3.PoolManager:
         return urllib3.PoolManager(**common)
     parts = urlsplit(proxy)
     user, _, host = parts.netloc.rpartition("@")
-    headers = make_headers(proxy_basic_auth=unquote(user)) if user else None
+    # As curl and Go do, it sends the bytes that the address gives, such as %C3%BC for ü.
+    login = b64encode(unquote_to_bytes(user)).decode()
+    headers = {"Proxy-Authorization": f"Basic {login}"} if user else None
     return urllib3.ProxyManager(
         parts._replace(netloc=host).geturl(),
         proxy_headers=headers,
@@ -292,6 +307,17 @@ def _words(answer: urllib3.BaseHTTPResponse) -> str:
         return "; ".join(said)[:300]
     except (ValueError, KeyError, TypeError, AttributeError):
         return answer.data.decode(errors="replace").strip()[:300] or "nothing"
+
+
+def _bearer(challenge: str) -> dict[str, str]:
+    """Return the parameters of the scheme Bearer in a header WWW-Authenticate; empty without it.
+
+    Gitea also offers Basic, with another realm, before or after Bearer. So the first value of a
+    name behind the word Bearer counts.
+    """
+    _, *offer = re.split(r"\bbearer\s", challenge, maxsplit=1, flags=re.IGNORECASE)
+    found = re.findall(r'(\w+)="([^"]*)"', "".join(offer))
+    return dict(reversed(cast(list[tuple[str, str]], found)))
 
 
 def _token(answer: urllib3.BaseHTTPResponse) -> str:

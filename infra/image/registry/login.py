@@ -139,6 +139,12 @@ def _ask_helper(helper: str, key: str, file: Path) -> Login | None:
         )
     except FileNotFoundError:
         raise ValueError(f"{file}: it names {program}, which is not on this machine") from None
+    except OSError as error:
+        raise ValueError(
+            f"{file}: it names {program}, which this machine cannot start ({error.strerror}). Take "
+            "it out of that file (credsStore, credHelpers) and log in again, or set "
+            "imageDeliveryOptions.user and imageDeliveryOptions.password"
+        ) from None
     except subprocess.TimeoutExpired:
         raise ValueError(
             f"{program}, named in {file}, gave no answer in {HELPER_SECONDS} s"

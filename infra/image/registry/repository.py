@@ -30,7 +30,7 @@ class Repository:
 
         Raises:
             RegistryError: the tag is no image but, for example, an index of several platforms, or
-                something else than the registry has answered.
+                something else than the registry has answered, or the answer is damaged.
         """
         accept = {"Accept": ", ".join(MANIFEST_TYPES)}
         answer = self._server.ask("GET", f"manifests/{tag}", headers=accept)
@@ -51,7 +51,13 @@ class Repository:
             )
         config = self._server.ask("GET", f"blobs/{digest}")
         self._server.expect(config, f"read the configuration of {tag}", 200)
-        return image_at_node(answer.data, config.data)
+        image = image_at_node(answer.data, config.data)
+        if image.config.digest != digest:
+            raise self._server.error(
+                f"the answer for the configuration of {tag} is not the content with the digest "
+                f"{digest}. Look for a proxy before the registry that answers in its place"
+            )
+        return image
 
     def lacks(self, digest: str) -> bool:
         """Whether the registry does not have a blob."""

@@ -23,6 +23,7 @@ stack first, or take this host out of sshHost or nodes. If that stack is lost, r
 from $HOLDER on this host"
   fi
   if [ "$(stat -c '%u %a' "$STAGE" 2>/dev/null)" = '0 700' ] && [ ! -L "$STAGE" ]; then
+    dry || note_holder
     echo "$STAGE is there"
   elif dry; then
     echo "would make: $STAGE"
@@ -30,14 +31,15 @@ from $HOLDER on this host"
   elif [ -e "$STAGE" ] || [ -L "$STAGE" ]; then
     fail "$STAGE is there and is not a folder of root's alone; remove it"
   else
+    note_holder # first: without it, delete takes the folder for that of another node name
     mkdir -m 700 "$STAGE"
     echo "$STAGE is made"
   fi
-  dry || note_holder
 }
 
 delete() {
   one_at_a_time
+  forget_cut_off
   [ -e "$STAGE" ] || [ -e "$HOLDER" ] || return 0
   is_holder "$STAGE" || return 0
   if dry; then

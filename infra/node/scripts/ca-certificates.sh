@@ -69,6 +69,7 @@ stacks, or destroy that stack first. If it is lost, remove the line 'owner' from
 delete() {
   find_store || return 0
   one_at_a_time
+  forget_cut_off
   [ -e "$folder/$FILE" ] || [ -e "$UNFINISHED" ] || [ -e "$HOLDER" ] || return 0
   is_holder "$folder/$FILE" || return 0
   if dry; then

@@ -66,9 +66,9 @@ check_path() {
   esac
 }
 
-check_content() { # a new disk has lost+found
+check_content() { # a new disk has lost+found, and a run that was killed may have left the marker's new text
   if is_ours || [ ! -d "$DATA_ROOT" ]; then return; fi
-  found=$(find "$DATA_ROOT" -mindepth 1 -maxdepth 1 ! -name lost+found -printf '%f ')
+  found=$(find "$DATA_ROOT" -mindepth 1 -maxdepth 1 ! -name lost+found ! -name "$MARKER.new" -printf '%f ')
   [ -z "$found" ] || refuse "holds files that this program did not make ($found): choose an empty \
 folder, or, if it is to be given to user $TRAINER, first run: touch $DATA_ROOT/$MARKER"
 }
@@ -109,8 +109,7 @@ make_below() { # folder
 
 own_data_root() {
   [ "$(stat -c '%u:%g %a' "$DATA_ROOT" 2>/dev/null)" != "$TRAINER:$TRAINER 755" ] || return 0
-  mkdir -p "${DATA_ROOT%/*}"
-  [ -d "$DATA_ROOT" ] || mkdir "$DATA_ROOT"
+  mkdir -p "$DATA_ROOT"
   chown -h "$TRAINER:$TRAINER" "$DATA_ROOT"
 }
 
@@ -156,7 +155,7 @@ purge() {
     return
   fi
   rm -rf --one-file-system "$DATA_ROOT/datasets" "$DATA_ROOT/runs" # links go, not what they lead to
-  rm -f "$DATA_ROOT/$MARKER" # last: without it nothing of ours could be told from other files
+  rm -f "$DATA_ROOT/$MARKER.new" "$DATA_ROOT/$MARKER" # last: they tell that the rest is ours
   if [ -n "$(ls -A "$DATA_ROOT" 2>/dev/null)" ]; then
     echo "$DATA_ROOT holds files that are not ours, and stays with them"
   elif [ -d "$DATA_ROOT" ]; then
@@ -178,9 +177,11 @@ delete() {
     echo "$DATA_ROOT belongs to another stack ($(noted stack)), and stays as it is"
   elif [ "${PURGE:-}" = "$DATA_ROOT" ]; then
     purge
-  else
+  elif [ -d "$DATA_ROOT" ]; then
     end_use
     echo "$DATA_ROOT stays: data sets, checkpoints and logs are kept"
+  else
+    echo "$DATA_ROOT is not there"
   fi
 }
 

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,16 +46,18 @@ def build(cache: Path, monkeypatch: pytest.MonkeyPatch, *, is_killed: bool) -> N
 
 def test_next_build_removes_killed_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A build that is killed leaves gigabytes in the cache, and the login of the package index. The
-    next build of the same image removes that. It touches no build of another image, which may be at
-    work.
+    next build removes that, also if it is one of another image, as after a change of the
+    requirements. It touches no build of another image that is at work.
     """
     build(tmp_path, monkeypatch, is_killed=True)
     assert len(folders(tmp_path)) == 1
-    other = tmp_path / "images" / "building-other-1"
-    other.mkdir()
-    build(tmp_path, monkeypatch, is_killed=False)
+    for other in ("other", "former", "never"):
+        (tmp_path / "images" / f"building-{other}-1").mkdir()
+    (tmp_path / "images" / "deps-former.lock").touch()
+    with locked(replace(PLAN, deps_hash="other"), tmp_path, silent):
+        build(tmp_path, monkeypatch, is_killed=False)
     layout = layout_folder(PLAN, tmp_path, this_machine())
-    assert folders(tmp_path) == [other.name, layout.name]
+    assert folders(tmp_path) == ["building-other-1", layout.name]
 
 
 def test_wait_for_another_process_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ token.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import urllib3
@@ -59,6 +60,32 @@ def test_authorities_may_have_comments_in_any_letters() -> None:
     Connection(Access(HOST, authorities=f"# Autorité de l'entreprise\n{AUTHORITY}"))
 
 
+@pytest.mark.parametrize("proxy", ["socks5h://me:sekret@localhost:1080", "http://me:sekret@[::1"])
+def test_proxy_that_cannot_be_used_is_refused_with_what_to_do(proxy: str) -> None:
+    """A proxy of the user's shell that a push cannot use, such as one for SOCKS, is named as the
+    cause, with the variables to set.
+    """
+    words = r"imageRepository: 'registry\.example\.org/a': the proxy .*https_proxy, or add registry"
+    with pytest.raises(RegistryError, match=words) as refused:
+        Connection(Access(f"{HOST}/a", proxies={"ALL_PROXY": proxy}))
+    assert "sekret" not in str(refused.value)
+    Connection(Access(f"{HOST}/a", proxies={"ALL_PROXY": proxy, "NO_PROXY": HOST}))
+
+
+@pytest.mark.parametrize("password", ["p@ss", "grün", "пароль"])
+def test_proxy_gets_its_login_as_from_other_programs(
+    monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    """A proxy gets its login in UTF-8, as curl and the nodes send it, whatever letters it has."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(urllib3, "ProxyManager", lambda url, **more: given.update(more, url=url))
+    proxy = f"http://me:{quote(password)}@proxy:3128"
+    Connection(Access(f"{HOST}/a", proxies={"https_proxy": proxy}))
+    assert given["url"] == "http://proxy:3128"
+    login = {"Proxy-Authorization": f"Basic {Login('me', password).encoded}"}
+    assert given["proxy_headers"] == login
+
+
 @pytest.mark.parametrize(
     ("host", "named"),
     [
@@ -92,8 +119,14 @@ def test_login_stays_with_its_registry(place: str, upload_to: Uploads) -> None:
     assert LOGIN.password not in str(refused.value)
 
 
+BEARER = 'Bearer realm="https://tokens.example.org/t",service="r"'
+
+
 def server_that_answers(
-    monkeypatch: pytest.MonkeyPatch, login: Login, token: urllib3.HTTPResponse
+    monkeypatch: pytest.MonkeyPatch,
+    login: Login,
+    token: urllib3.HTTPResponse | Exception,
+    challenge: str = BEARER,
 ) -> tuple[Connection, list[str]]:
     """Return a connection to a stand-in for a registry that asks for a token, and the list of
     logins that the server of tokens has seen.
@@ -104,8 +137,10 @@ def server_that_answers(
         def request(self, method: str, url: str, **more: Any) -> urllib3.HTTPResponse:
             if url.startswith("https://tokens"):
                 shown.append(more["headers"]["Authorization"])
+                if isinstance(token, Exception):
+                    raise token
                 return token
-            asks = {"WWW-Authenticate": 'Bearer realm="https://tokens.example.org/t",service="r"'}
+            asks = {"WWW-Authenticate": challenge}
             is_known = "Authorization" in more["headers"]
             return urllib3.HTTPResponse(b"", headers=asks, status=200 if is_known else 401)
 
@@ -128,6 +163,19 @@ def test_busy_server_of_tokens_does_not_count_as_a_refused_login(
         server.ask("GET", "manifests/1")
 
 
+def test_server_of_tokens_that_gives_no_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the server of tokens cannot be reached, the error names it, and not the registry, which
+    can be. An upload takes it for a broken connection, and tries again.
+    """
+    broken = urllib3.exceptions.ProtocolError("Connection refused")
+    server, _ = server_that_answers(monkeypatch, LOGIN, broken)
+    words = r"trainer': tokens\.example\.org, which logs in to it cannot be reached \(Connection"
+    with pytest.raises(RegistryError, match=words):
+        server.ask("GET", "manifests/1")
+    with pytest.raises(CutError, match="Connection refused"):
+        server.ask("POST", "blobs/uploads/", cuts=True)
+
+
 def test_login_may_have_any_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A login may have letters beyond ASCII, and is sent as docker sends it."""
     login = Login("me", "пароль")
@@ -135,3 +183,19 @@ def test_login_may_have_any_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     server, shown = server_that_answers(monkeypatch, login, token)
     assert server.ask("GET", "manifests/1").status == 200
     assert shown == [f"Basic {login.encoded}"]
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [f'{BEARER}, Basic realm="Gitea Container Registry"', f'Basic realm="Gitea", {BEARER}'],
+)
+def test_registry_may_offer_basic_beside_bearer(
+    monkeypatch: pytest.MonkeyPatch, challenge: str
+) -> None:
+    """Gitea offers Basic beside Bearer. The token is asked for at the address that Bearer names,
+    and the name that Basic gives its users' list is not taken for an address.
+    """
+    token = urllib3.HTTPResponse(b'{"token": "t"}', status=200)
+    server, shown = server_that_answers(monkeypatch, LOGIN, token, challenge)
+    assert server.ask("GET", "manifests/1").status == 200
+    assert shown == [f"Basic {LOGIN.encoded}"]

@@ -164,6 +164,18 @@ def test_helper_that_is_missing_is_named(tmp_path: Path) -> None:
         find_login(REPOSITORY, {}, tmp_path)
 
 
+def test_helper_that_cannot_be_started_is_named(helper: Path, tmp_path: Path) -> None:
+    """A helper that the machine cannot start is named in the error with a way out. Docker Desktop
+    leaves such a one, a program of Windows, in the Linux beside it. A `preview` takes the error for
+    a registry that cannot be asked yet, and must not end with a traceback.
+    """
+    helper.write_bytes(b"MZ\x90\x00")
+    helper.chmod(0o755)
+    words = r"config\.json: it names docker-credential-tests, .*Exec format error.*set imageDel"
+    with pytest.raises(ValueError, match=words):
+        find_login(REPOSITORY, {}, tmp_path)
+
+
 @pytest.mark.parametrize(
     "text", ["{", "[]", '{"auths": {"registry.example.org:5000": {"auth": "?"}}}']
 )
@@ -201,3 +213,40 @@ def test_proxy_by_the_rules_of_no_proxy(url: str, proxy: str) -> None:
     """
     environment = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "inside.example, 10.0.0.0/8"}
     assert proxy_of(url, environment) == proxy
+
+
+@pytest.mark.parametrize(
+    ("url", "exception", "is_direct"),
+    [
+        ("https://registry.corp:5000/v2/", "registry.corp:5000", True),
+        ("https://registry.corp:5001/v2/", "registry.corp:5000", False),
+        ("https://registry.corp/v2/", "registry.corp:443", True),
+        ("http://registry.corp/v2/", "registry.corp:443", False),
+        ("https://a.corp:5000/v2/", ".corp:5000", True),
+        ("https://10.1.2.3:5000/v2/", "10.1.2.3:5000", True),
+        ("https://[fd00::4]:5000/v2/", "[fd00::4]:5000", True),
+        ("https://[fd00::4]:5000/v2/", "[fd00::4]", True),
+        ("https://[fd00::4]:5000/v2/", "fd00::4", True),
+        ("https://a.corp/v2/", "*.corp", True),
+        ("https://a.corp/v2/", "A.Corp", True),
+        ("https://a.corp/v2/", "a.corp.", True),
+        ("https://acorp/v2/", "*.corp", False),
+        ("https://user:se/cret@a.corp/", "a.corp:443", False),
+    ],
+)
+def test_exceptions_are_understood_as_by_the_nodes(
+    url: str, exception: str, is_direct: bool
+) -> None:
+    """An entry of `noProxy` with a port, `*.` or capitals counts for a push as it does for the
+    nodes, which pull by Go's rules. Otherwise the push goes to a proxy that does not reach the
+    registry, and the error tells the user to add it to `noProxy`, where it is.
+    """
+    proxies = {"https_proxy": "http://proxy:3128", "http_proxy": "http://proxy:3128"}
+    found = proxy_of(url, {**proxies, "no_proxy": f"other.corp, {exception}"})
+    assert found == ("" if is_direct else "http://proxy:3128")
+
+
+@pytest.mark.parametrize("proxy", ["proxy:3128", "me:sekret@proxy:3128"])
+def test_proxy_without_a_scheme_speaks_plain_http(proxy: str) -> None:
+    """A proxy in the user's shell may have no scheme, as for curl and docker."""
+    assert proxy_of("https://registry.corp/v2/", {"HTTPS_PROXY": proxy}) == f"http://{proxy}"

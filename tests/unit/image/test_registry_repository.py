@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import urllib3
 
-from infra.image.oci import blob
+from infra.image.oci import CONFIG_TYPE, as_json, blob, descriptor, image_at_node
 from infra.image.registry import connection
 from infra.image.registry.connection import Access, RegistryError
 from infra.image.registry.repository import Repository
@@ -19,14 +19,14 @@ Serve = Callable[[Answers], Repository]
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """Return a function that gives a repository, whose registry answers each method with a status,
-    headers and a body.
+    """Return a function that gives a repository, whose registry answers each method, or what is
+    asked for by it, with a status, headers and a body.
     """
 
     def start(answers: Answers) -> Repository:
         class Pool:
-            def request(self, method: str, _url: str, **_more: Any) -> urllib3.HTTPResponse:
-                status, headers, body = answers[method]
+            def request(self, method: str, url: str, **_more: Any) -> urllib3.HTTPResponse:
+                status, headers, body = answers.get(method) or answers[url.split("/")[-2]]
                 return urllib3.HTTPResponse(body, headers=headers, status=status)
 
         monkeypatch.setattr(connection, "_pool", lambda *_: Pool())
@@ -60,6 +60,19 @@ def test_answer_without_manifest_is_plain(serve: Serve, body: bytes) -> None:
     """
     with pytest.raises(RegistryError, match="the answer for 1-2 is no manifest of an image"):
         serve({"GET": (200, {}, body)}).image("1-2")
+
+
+def test_configuration_must_have_its_digest(serve: Serve) -> None:
+    """A configuration with other content than its digest says, such as the login page of a proxy,
+    is refused. It would become the configuration of the image that is pushed next.
+    """
+    right = blob(b'{"os": "linux"}')
+    manifest = as_json({"config": descriptor(CONFIG_TYPE, right), "layers": []})
+    answers = {"manifests": (200, {}, manifest), "blobs": (200, {}, right.read())}
+    assert serve(answers).image("1-2") == image_at_node(manifest, right.read())
+    answers["blobs"] = (200, {}, b"<html>Log in, please</html>")
+    with pytest.raises(RegistryError, match=f"configuration of 1-2 .* digest {right.digest}"):
+        serve(answers).image("1-2")
 
 
 def test_index_of_platforms_is_refused(serve: Serve) -> None:

@@ -115,7 +115,7 @@ class K3sHost:
         return done.stdout
 
     def is_cut(self, done: subprocess.CompletedProcess[str]) -> bool:
-        """Whether the script ended because the power failed."""
+        """Whether the script ended because the power failed, or because it was killed."""
         return done.returncode == -signal.SIGKILL and self._loses_power
 
     def run(self, action: str, node: str, **more: str) -> str:
@@ -239,9 +239,16 @@ exec {real} "$@"
         self._loses_power = True
         self.removes_k3s_by("kill -KILL $PPID")
 
+    def is_cut_off_at_stop(self) -> None:
+        """From now on, a script is killed when it stops k3s, which runs on, until `is_back`."""
+        self._loses_power = True
+        text = SYSTEMCTL.replace("  stop |", "  stop) kill -KILL $PPID ;;\n ")
+        self._write(self._bin / "systemctl", text)
+
     def is_back(self) -> None:
-        """From now on, the power does not fail."""
+        """From now on, the power does not fail, and no script is killed."""
         self._loses_power = False
+        self._write(self._bin / "systemctl", SYSTEMCTL)
         (self._bin / "rm").unlink(missing_ok=True)
         self._write(self._bundle / "k3s/install.sh", INSTALLER)
 

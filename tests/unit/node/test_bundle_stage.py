@@ -1,6 +1,8 @@
 """The script that makes the folder of a bundle's files on a machine, run for real."""
 
 import hashlib
+import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,27 @@ def test_machine_that_has_another_name_keeps_its_bundle(machine: Machine) -> Non
     assert "this host is the first machine by now" in act("delete", NODE="gpu3")
     act("delete")
     assert not stage.exists()
+
+
+@pytest.mark.parametrize("killed", ["mkdir", "mv"])
+@pytest.mark.parametrize("node", ["gpu2", ""])
+def test_create_that_was_killed_leaves_nothing_behind_delete(
+    machine: Machine, tmp_path: Path, node: str, killed: str
+) -> None:
+    """`delete` removes what a `create` has made that was killed when it had made the folder, or
+    before the mark of whose it is had its name.
+    """
+    programs, name = tmp_path / "programs", {"NODE": node} if node else {"OWNER": "owner-a"}
+    programs.mkdir()
+    first = f'{shutil.which("mkdir")} "$@" && [ "$1" = -m ] &&' if killed == "mkdir" else ""
+    (programs / killed).write_text(f"#!/bin/sh\n{first} kill -KILL $PPID || :\n")
+    (programs / killed).chmod(0o755)
+    place = {"STAGE": str(machine.stage), "ROOT": str(machine.folder)}
+    done = run("bundle-stage.sh", "create", BIN=str(programs), **place, **name)
+    assert done.returncode == -signal.SIGKILL
+    assert machine.left() != []
+    machine.act("delete", **name)
+    assert machine.left() == []
 
 
 @pytest.mark.parametrize("node", ["gpu2", ""])

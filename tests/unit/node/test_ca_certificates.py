@@ -101,6 +101,18 @@ def test_machine_that_has_another_name_keeps_its_authorities(tmp_path: Path, for
     assert store.left() == ["disttrain-trust.lock"]
 
 
+def test_record_that_was_cut_off_is_removed(tmp_path: Path) -> None:
+    """`delete` also removes what a `create` has left that was killed while it recorded for whom the
+    authorities are, before it had added them.
+    """
+    store = Store("debian", tmp_path)
+    record = tmp_path / "root/var/lib/disttrain-trust.new"
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text("owner owner-a\n")
+    store.act("delete", OWNER="owner-a")
+    assert store.left() == ["disttrain-trust.lock"]
+
+
 @pytest.mark.parametrize("node", ["gpu2", ""])
 def test_update_that_was_cut_off_is_finished(tmp_path: Path, node: str) -> None:
     """The next run updates the store if the run before was killed there. Otherwise the next `pulumi

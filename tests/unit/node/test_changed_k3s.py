@@ -42,6 +42,25 @@ def test_k3s_of_an_older_version_goes_on_with_its_authorities(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("role", ["agent", "server"])
+def test_change_that_was_killed_before_k3s_stopped_is_completed(tmp_path: Path, role: str) -> None:
+    """If the script is killed when it has written its changes, and k3s still runs without them, the
+    next run restarts k3s once, also if nothing differs any more. Where pods with GPUs run, it is
+    refused as the change itself is.
+    """
+    host = K3sHost(tmp_path, role)
+    host.run("create", "gpu2")
+    change = {"NO_PROXY": "mirror.corp"}
+    host.is_cut_off_at_stop()
+    host.run("create", "gpu2", **change)
+    host.is_back()
+    assert host.runs
+    with pytest.raises(RefusedError, match=r"k3s would be changed \(restart\), and pods with GPUs"):
+        host.run("create", "gpu2", GPU_PODS="disttrain/train-0 ", **change)
+    assert is_restarted(host, **change)
+    assert not is_restarted(host, **change)
+
+
+@pytest.mark.parametrize("role", ["agent", "server"])
 def test_refusal_under_gpu_pods_says_why(tmp_path: Path, role: str) -> None:
     """Where pods with GPUs keep k3s from being changed, the error says what would change. A newer
     checkout may have a newer k3s as its default: then it also says how to stay with that of now.

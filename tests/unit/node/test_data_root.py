@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -50,6 +51,20 @@ def test_data_root_is_made_for_the_trainers_user_and_never_removed(tmp_path: Pat
     (root / "runs" / "checkpoint").write_text("precious")
     assert "kept" in run("data-root.sh", "delete", DATA_ROOT=str(root)).stdout
     assert (root / "runs" / "checkpoint").read_text() == "precious"
+
+
+def test_data_root_right_below_the_root_folder_is_made_and_removed() -> None:
+    """A folder without another one above it, such as /data, is made like any other."""
+    root = Path(tempfile.mkdtemp(prefix="disttrain-tests-", dir="/"))
+    root.rmdir()
+    try:
+        done = create(root)
+        assert (done.returncode, done.stdout) == (0, f"{root} is there\n"), done.stderr
+        assert state(root) == (1000, 1000, 0o755)
+        purge(root)
+        assert not root.exists()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.mark.parametrize("action", ["create", "delete"])
@@ -160,6 +175,21 @@ def test_folder_with_files_of_others_is_refused(tmp_path: Path) -> None:
     assert state(tmp_path) == before
     (tmp_path / MARKER).touch()
     assert create(tmp_path).returncode == 0
+
+
+def test_create_that_was_killed_while_it_wrote_the_mark_is_completed(tmp_path: Path) -> None:
+    """The new text of the mark, which a killed `create` has left, is no file of others: the next
+    `create` completes the folder, and a purge removes the file too.
+    """
+    root = tmp_path / "data"
+    root.mkdir()
+    for action in (create, purge):
+        (root / f"{MARKER}.new").write_text("owner owner-a\n")
+        os.chown(root / f"{MARKER}.new", 1000, 1000)
+        done = action(root)
+        assert done.returncode == 0, done.stderr
+        assert action == purge or (root / MARKER).exists()
+    assert not root.exists()
 
 
 def test_new_disk_is_taken(tmp_path: Path) -> None:
@@ -321,6 +351,18 @@ def test_kept_data_are_for_the_next_stack(tmp_path: Path) -> None:
     of_stack(BOB, "create", root)
     assert (root / "runs/checkpoint").read_text() == "precious"
     assert "belongs to another stack (bob)" in of_stack(ANN, "delete", root, PURGE=str(root))
+
+
+def test_second_delete_does_not_say_that_purged_data_are_kept(tmp_path: Path) -> None:
+    """`pulumi destroy` runs `delete` twice, the second time without a purge, for a `create` that
+    was killed. Where the first one has purged the data, the second one does not say that they are
+    kept.
+    """
+    root = tmp_path / "data"
+    of_stack(BOB, "create", root)
+    of_stack(BOB, "delete", root, PURGE=str(root))
+    assert of_stack(BOB, "delete", root) == f"{root} is not there\n"
+    assert not root.exists()
 
 
 def test_folder_of_an_older_version_is_used(tmp_path: Path) -> None:

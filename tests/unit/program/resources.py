@@ -41,6 +41,7 @@ PLATFORM = COMMON | {
     "command:local:Command namespace-names",
     "kubernetes:core/v1:Namespace namespace-namespace",
     "command:local:Command data-root-folder",
+    "command:local:Command data-root-folder-begun",
     "command:local:Command data-look",
     "kubernetes:core/v1:PersistentVolume data-volume",
     "kubernetes:core/v1:PersistentVolumeClaim data-claim",

@@ -29,7 +29,7 @@ def test_secrets_are_nowhere_in_plain_text(tmp_path: Path) -> None:
 def test_secrets_are_on_no_command_line(tmp_path: Path) -> None:
     result = deploy("dev", tmp_path, SECRETS, SECRET_KEYS)
     commands = [r for r in result.resources if r.type.startswith("command:")]
-    assert len(commands) == 23
+    assert len(commands) == 24
     for command in commands:
         for key in ("create", "update", "delete"):
             assert "hunter" not in command.inputs.get(key, ""), (command.name, key)

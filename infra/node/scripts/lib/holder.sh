@@ -26,6 +26,9 @@ note_holder() {
   fi
 }
 
+# Removes the record that a run has left which was killed while it wrote it.
+forget_cut_off() { dry || rm -f "$HOLDER.new"; }
+
 is_holder() { # what it is about
   if is_of_other_stack; then
     echo "$1 stays, as it belongs to another stack ($(noted stack))"

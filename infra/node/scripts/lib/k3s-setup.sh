@@ -20,6 +20,7 @@ reboot). If this host needs the service for further addresses of its own, set a 
 start_k3s() {
   refuse_cloud_setup
   systemctl stop "$SERVICE" || fail "systemd could not stop k3s; its words are above"
+  [ "$(noted unfinished)" != yes ] || note unfinished no
   started=$(date -u +%Y-%m-%dT%H:%M:%S.%6N)
   # shellcheck disable=SC2086 # empty, or one word
   systemctl start ${START_OPTION:-} "$SERVICE" || {
@@ -68,6 +69,7 @@ lay_out() {
   open_scratch
   if changed binary; then fetch_binary; fi
   if changed service; then fetch_installer; fi
+  note unfinished yes # until k3s has stopped, a k3s that runs does not know what is written here
   put "$CONFIG" "$(configuration)"
   put "$REGISTRIES" "${K3S_REGISTRIES:-}"
   put "$ENVIRONMENT" "$(environment)"

@@ -78,6 +78,7 @@ compare() {
   if wrong_authorities; then changes="$changes authorities"; fi
   if wrong_images; then changes="$changes images"; fi
   if wrong_files_of_role; then changes="$changes $files_of_role"; fi
+  if [ "$(noted unfinished)" = yes ] && is_active; then changes="$changes restart"; fi
   changes=${changes# }
 }
 
