@@ -59,7 +59,8 @@ class QueuesArgs:
 async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> QueuesSeen | None:
     """Ask the cluster about Kueue and about the resources that its nodes offer.
 
-    A preview goes on if the cluster is not there yet, or does not answer.
+    A preview goes on if the cluster is not there yet, or does not answer. A k3s whose machine is
+    lost is not asked, and its queue stays in the state as it is.
 
     Args:
         settings: the settings of the platform.
@@ -76,6 +77,8 @@ async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> Queu
     if queues is None:
         return None
     cluster = settings.cluster
+    if settings.on_k3s and settings.host.gone:
+        return QueuesSeen(was_asked=False)
     try:
         if not kubeconfig:
             raise UnreachableError("it is not there yet")
