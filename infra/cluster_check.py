@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.read_only import read_only_api
 from infra.kube.api_server.rights import Need, as_roles, missing_rights
 from infra.kube.controllers.controller import Controller
 from infra.kube.controllers.controllers_findings import controllers_findings
+from infra.kube.controllers.served import not_usable, serves
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.namespaces.claim_names import names_findings
 from infra.kube.namespaces.claim_namespace import namespace_findings
@@ -18,6 +20,8 @@ from infra.kube.runs.dataset_findings import DatasetUse, dataset_findings
 from infra.kube.runs.pods_findings import RunPods, pods_findings
 from infra.kube.runs.rights_on_runs import needs_for_runs
 from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
+from infra.platform.pod_policy import API_VERSION as RULES_VERSION
+from infra.platform.pod_policy import KIND as RULES_KIND
 from infra.platform.stack_name import shown_stack_name
 from infra.rights import ADMINISTRATOR
 
@@ -37,6 +41,7 @@ class Installed:
             may have too.
         controllers: the controllers that the stack installs.
         numbers: the volume that Prometheus needs for its metrics; None if it needs none.
+        pod_policy: the setting `podPolicy`.
     """
 
     stack: str = ""
@@ -45,6 +50,7 @@ class Installed:
     names: Sequence[str] = ()
     controllers: Sequence[Controller] = ()
     numbers: StorageNeeds | None = None
+    pod_policy: str = "none"
 
 
 NOTHING_INSTALLED = Installed()
@@ -86,11 +92,26 @@ def ask(
                 found.add(namespace_findings(api, namespace, owner, shown))
             found.add(names_findings(api, namespace, installed.names, owner))
             found.add(controllers_findings(api, installed.controllers, installed.stack))
+            found.problems += _pod_policy_problems(api, installed.pod_policy)
             if installed.numbers:
                 found.add(storage_findings(api, installed.numbers))
     except (ApiError, UnreachableError, OSError, ValueError) as reason:
         found.notes.append(f"the cluster was not asked everything beforehand: {reason}")
     return found
+
+
+def _pod_policy_problems(api: Api, setting: str) -> list[str]:
+    """Why the policy of the setting `podPolicy` cannot be made; empty if it can, or is not asked.
+
+    The preview of the object itself would not say so.
+    """
+    if setting == "none" or serves(api, RULES_VERSION, RULES_KIND):
+        return []
+    why = (
+        f"the cluster serves no {RULES_KIND} of {RULES_VERSION}, which Kubernetes has from 1.30 "
+        "on. Set podPolicy to none, or use a newer cluster"
+    )
+    return [not_usable(f"podPolicy: {setting!r}", why)]
 
 
 def rights_problem(missing: list[Need], namespace: str) -> str:

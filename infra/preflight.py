@@ -178,6 +178,7 @@ async def _installed(settings: PlatformSettings, pull: Pull, state: StackState) 
         fixed_names(settings, pull),
         [controller_for_tasks(CONTROLLERS[each.name]) for each in settings.controllers],
         numbers,
+        settings.pod_policy,
     )
 
 

@@ -96,7 +96,7 @@ async def check_machines(settings: PlatformSettings, observations: Observations)
         check_answers(settings.nodes, found)
 
 
-def make_further_machines(args: FurtherMachinesArgs) -> list[pulumi.Resource]:
+def make_further_machines(args: FurtherMachinesArgs) -> list[FurtherMachine]:
     """Register all further machines.
 
     All of them wait for the k3s of the first machine. Servers join one after the other, because
@@ -108,7 +108,7 @@ def make_further_machines(args: FurtherMachinesArgs) -> list[pulumi.Resource]:
         args = replace(
             args, observations={}
         )  # Without the first machine there is nothing to repair.
-    made: list[pulumi.Resource] = []
+    made: list[FurtherMachine] = []
     # A lost server comes first: its command takes it out of etcd, and etcd accepts no new member
     # while a member does not answer.
     for node in sorted(servers(settings), key=lambda node: not node.host.gone):
@@ -125,7 +125,7 @@ def servers(settings: PlatformSettings) -> list[NodeSettings]:
 
 def _make(
     args: FurtherMachinesArgs, node: NodeSettings, after: list[pulumi.Resource]
-) -> pulumi.Resource:
+) -> FurtherMachine:
     """Register one machine and its doctor, which examines it before anything is done there.
 
     The doctor runs while the first machine is being installed. The machine joins after the

@@ -41,7 +41,7 @@ from infra.platform.optional_parts import (
 )
 from infra.platform.owner import Owner
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs
-from infra.platform.queues import queue_names, see_queues
+from infra.platform.queues import queue_names, see_queues, see_queues_of_k3s
 from infra.platform.repair import repair_of_first
 from infra.platform.same_machine import make_same_machine_check
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
@@ -92,8 +92,6 @@ async def make_platform(
     queues_seen = await see_queues(settings, settings.cluster.kubeconfig) if is_existing else None
     owner = Owner("owner")
     host, cluster = await _make_cluster(settings, storage, owner, cluster_identifier, observation)
-    if not is_existing:  # Only now is there a kubeconfig.
-        queues_seen = await see_queues(settings, await cluster.kubeconfig.future())
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
     base = Base(settings, _connection(facts, cluster, owner), cluster)
     machines_args = FurtherMachinesArgs(
@@ -101,6 +99,9 @@ async def make_platform(
     )
     machines = make_further_machines(machines_args)
     operator = make_gpu_operator(base, make_kubectl(settings.cluster, host_runner(settings.host)))
+    if not is_existing:
+        joined = [machine.joined for machine in machines]
+        queues_seen = await see_queues_of_k3s(settings, cluster.kubeconfig, joined)
     namespace_args = _namespace_args(base, storage, image_args.pull)
     namespace = Namespace("namespace", namespace_args, base.inside(cluster))
     # The image comes after the namespace. If the namespace is refused, because another platform

@@ -10,7 +10,7 @@ from infra.labels import metadata
 from infra.objects import kubernetes_object
 from infra.platform.pod_rules import RULES, VARIABLES
 
-API_VERSION = "admissionregistration.k8s.io/v1"
+API_VERSION, KIND = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def policy(args: PodPolicyArgs) -> dict[str, Any]:
     name = policy_name(args.namespace)
     return {
         "apiVersion": API_VERSION,
-        "kind": "ValidatingAdmissionPolicy",
+        "kind": KIND,
         "metadata": metadata(name, None, "policy", stack=args.stack, owner=args.owner),
         "spec": {
             "failurePolicy": "Fail",
@@ -71,7 +71,7 @@ def binding(args: PodPolicyArgs) -> dict[str, Any]:
     labels = {"kubernetes.io/metadata.name": args.namespace}
     return {
         "apiVersion": API_VERSION,
-        "kind": "ValidatingAdmissionPolicyBinding",
+        "kind": f"{KIND}Binding",
         "metadata": metadata(name, None, "policy", stack=args.stack, owner=args.owner),
         "spec": {
             "policyName": name,

@@ -10,6 +10,7 @@ import pulumi
 from infra.dependencies import child_options
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.quantity import amount
 from infra.kube.queues.kueue import GROUP, VERSIONS
 from infra.kube.queues.platform_queues_seen import QueuesSeen, QueuesWanted, read_queues
 from infra.kube_command import Connection, kube_command
@@ -56,10 +57,33 @@ class QueuesArgs:
         return flavor_name(self.cluster_queue, self.settings.levels)
 
 
+async def see_queues_of_k3s(
+    settings: PlatformSettings,
+    kubeconfig: pulumi.Output[str],
+    joined: Sequence[pulumi.Output[str]],
+) -> QueuesSeen | None:
+    """Ask a k3s of this stack as soon as it has all nodes, which the quota counts.
+
+    Args:
+        settings: the settings of the platform.
+        kubeconfig: the content of the kubeconfig.
+        joined: an output of each further machine, which is there when the machine has joined.
+
+    Returns:
+        The result of `see_queues`, which also says what it raises.
+    """
+    content = await kubeconfig.future()
+    if settings.queues and not settings.host.gone:
+        for machine in joined:
+            await machine.future()
+    return await see_queues(settings, content)
+
+
 async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> QueuesSeen | None:
     """Ask the cluster about Kueue and about the resources that its nodes offer.
 
-    A preview goes on if the cluster is not there yet, or does not answer.
+    A preview goes on if the cluster is not there yet, or does not answer. A k3s whose machine is
+    lost is not asked, and its queue stays in the state as it is.
 
     Args:
         settings: the settings of the platform.
@@ -76,6 +100,8 @@ async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> Queu
     if queues is None:
         return None
     cluster = settings.cluster
+    if settings.on_k3s and settings.host.gone:
+        return QueuesSeen(was_asked=False)
     try:
         if not kubeconfig:
             raise UnreachableError("it is not there yet")
@@ -91,6 +117,7 @@ async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> Queu
             queues.levels,
             cluster.grows,
             comes=settings.brings_kueue,
+            machines=[node.name for node in settings.nodes if not node.host.gone],
         )
         seen = await asyncio.to_thread(read_queues, access, SECONDS, wanted)
         for note in seen.notes:
@@ -110,7 +137,8 @@ async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> Queu
 def quota(queues: QueuesSettings, seen: QueuesSeen, gpus: int) -> dict[str, str]:
     """The amount of each resource: the one in the settings, or else what the nodes offer.
 
-    The arguments are the fields of `QueuesArgs`.
+    Where GPUs are still to come, it is at least their number in the settings. The arguments are the
+    fields of `QueuesArgs`.
 
     Raises:
         pulumi.RunError: the settings name no amount of a resource, and no node offers it.
@@ -118,8 +146,9 @@ def quota(queues: QueuesSettings, seen: QueuesSeen, gpus: int) -> dict[str, str]
     found = dict[str, str]()
     for resource in queues.resources:
         offered = seen.offered.get(resource, "")
-        if resource == GPU_RESOURCE and not offered:
-            offered = str(gpus)
+        if resource == GPU_RESOURCE:
+            come = not offered or (seen.gpus_come and amount(offered) < gpus)
+            offered = str(gpus) if come else offered
         found[resource] = queues.quota.get(resource, offered)
         if not found[resource] and seen.was_asked:
             raise pulumi.RunError(

@@ -36,6 +36,7 @@ from infra.settings.pods_demands import check_user, read_demands
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
 from infra.settings.queues import check_own_run
+from infra.settings.queues_devices import check_own_devices
 from infra.settings.reader import Reader, as_written
 from infra.settings.run import RunSettings, read_run
 from infra.settings.run_settings import keys_of_run
@@ -185,6 +186,7 @@ def read_settings(
     run = read_run(reader, stack, kinds, platform_of_run, bundle, limits, demands)
     if platform and platform.queues and run:
         check_own_run(reader, platform.queues, run.queue.name, run.compute.world, run.pods)
+        check_own_devices(reader, platform, run, kinds)
     if platform and run:
         check_gpu_model(reader, run, platform.image.plan.torch_index_url or "")
     if run and bundle:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, cast
 from infra.settings.address import check_address
 from infra.settings.cluster_k3s import K3sSettings, read_k3s
 from infra.settings.cluster_networks import check_node_address, read_networks
+from infra.settings.gpu_regime import k3s_version
 from infra.settings.kubeconfig import api_server_host, check_paths, current_context
 from infra.settings.local_path import from_home
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
@@ -192,8 +193,24 @@ def _read_grows(reader: Reader, kind: str) -> bool:
 
 
 PodPolicyChoice: TypeAlias = Literal["none", "warn", "deny"]
+POD_POLICY_FROM = (1, 30, 0)  # the first version that serves ValidatingAdmissionPolicy v1
 
 
-def read_pod_policy(reader: Reader) -> PodPolicyChoice:
-    """Read what the API server does with a pod that breaks a rule."""
-    return cast(PodPolicyChoice, reader.choice("podPolicy", ("none", "warn", "deny")))
+def read_pod_policy(reader: Reader, cluster: ClusterSettings) -> PodPolicyChoice:
+    """Read what the API server does with a pod that breaks a rule.
+
+    Args:
+        reader: gives the value and collects the problems with it.
+        cluster: the settings of the cluster. A k3s that the stack installs must be new enough.
+    """
+    choice = reader.choice("podPolicy", ("none", "warn", "deny"))
+    version = k3s_version(cluster.k3s.version)
+    if choice != "none" and cluster.installs_k3s and () < version < POD_POLICY_FROM:
+        reader.problem(
+            "podPolicy",
+            choice,
+            f"k3sVersion is {cluster.k3s.version}, and Kubernetes checks pods by such rules from "
+            "1.30 on",
+            "Set a newer k3sVersion, or set podPolicy to none",
+        )
+    return cast(PodPolicyChoice, choice)

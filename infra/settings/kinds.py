@@ -113,6 +113,11 @@ class NetworkChoice(Kind, Protocol):
         """Annotations of the training pods."""
         ...
 
+    @property
+    def resources(self) -> Mapping[str, str]:
+        """Further resources of which each training pod asks for an amount."""
+        ...
+
     def with_options(self, options: Any) -> "NetworkChoice":
         """Return the profile with these options. Raises ValueError if one cannot be used."""
         ...

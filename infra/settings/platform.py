@@ -147,7 +147,7 @@ def read_platform(
     )
     proxy = read_proxy(reader, cluster, nodes)
     _refuse_shown_password(reader, gpu_operator, proxy)
-    pod_policy = read_pod_policy(reader)
+    pod_policy = read_pod_policy(reader, cluster)
     monitoring = read_monitoring(reader)
     alert_webhook = read_alert_webhook(reader, monitoring, proxy)
     numbers_claim = read_numbers_claim(reader, monitoring)

@@ -3,8 +3,8 @@
 Its controller makes a StatefulSet with the leader, and a second one with the workers when the
 leader's pod exists. So the names of the pods end with the ranks of the nodes, and the pods stay
 when the run is finished, like those of `multi-pod`. The fields are those of
-https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1/. All fields that the controller's webhook
-would fill in are set here.
+https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1/, as far as version 0.6 knows them. All
+fields that the controller's webhook would fill in are set here.
 """
 
 from infra.objects import Manifest
@@ -23,7 +23,9 @@ OTHERWISE = (
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
     """The LeaderWorkerSet. Its controller makes a headless Service of the same name."""
-    one_at_a_time = {"maxUnavailable": 1, "maxSurge": 0, "partition": 0}
+    # `partition` is left out. The definitions of 0.7 and later fill it in, and that of 0.6 does not
+    # know it, so that the API server would refuse it.
+    one_at_a_time = {"maxUnavailable": 1, "maxSurge": 0}
     leader_worker_set = {
         "apiVersion": API_VERSION,
         "kind": "LeaderWorkerSet",

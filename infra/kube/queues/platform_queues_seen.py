@@ -1,6 +1,6 @@
 """Reads what has to be known of a cluster before a queue of Kueue is made in it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.kube.api_server.access import Access
@@ -8,12 +8,13 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import objects_at
 from infra.kube.api_server.read_only import read_only_api
 from infra.kube.errors import TaskError
-from infra.kube.objects import Json, part, parts
+from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.paths import NODES
 from infra.kube.quantity import amount
 from infra.kube.queues.kueue import GROUP, VERSIONS, served_version
 from infra.kube.queues.queue_findings import INSTALL
 from infra.kube.queues.topology_findings import no_topology_served, topology_nodes
+from infra.names import GPU_RESOURCE
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
@@ -34,12 +35,14 @@ class QueuesSeen:
             that no node offers is left out.
         was_asked: False: the cluster could not be asked, so all other fields are guesses.
         notes: what the user should know, each as a sentence.
+        gpus_come: whether a further machine of the platform offers no GPUs yet.
     """
 
     version: str = VERSIONS[0]
     offered: Mapping[str, str] = field(default_factory=dict[str, str])
     was_asked: bool = True
     notes: Sequence[str] = ()
+    gpus_come: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class QueuesWanted:
         grows: whether the cluster makes nodes when pods need them. Then the present nodes do not
             show how much there will be.
         comes: whether the platform installs Kueue, if it is not there yet.
+        machines: the names of the further machines of the platform that are not lost.
     """
 
     name: str
@@ -60,6 +64,7 @@ class QueuesWanted:
     levels: Sequence[str]
     grows: bool = False
     comes: bool = False
+    machines: Collection[str] = ()
 
 
 def read_queues(access: Access, seconds: float, wanted: QueuesWanted) -> QueuesSeen:
@@ -81,7 +86,7 @@ def read_queues(access: Access, seconds: float, wanted: QueuesWanted) -> QueuesS
             return QueuesSeen(version)
         nodes = objects_at(api, NODES)
     if nodes is not None:
-        return _of_nodes(version, usable(nodes), resources, wanted.levels)
+        return _of_nodes(version, nodes, resources, wanted)
     if not resources:
         return QueuesSeen(version, notes=[UNSEEN])
     keys = " and ".join(f"queues.quota.{resource}" for resource in resources)
@@ -118,17 +123,36 @@ def _cannot(wanted: QueuesWanted) -> str:
 
 
 def _of_nodes(
-    version: str, nodes: Sequence[Json], resources: Sequence[str], levels: Sequence[str]
+    version: str, nodes: Sequence[Json], resources: Sequence[str], wanted: QueuesWanted
 ) -> QueuesSeen:
     """What the nodes say about the queue. This function is pure.
 
     Raises TaskError: no node has all labels of the topology.
     """
-    inside = topology_nodes(nodes, levels)
+    inside = topology_nodes(usable(nodes), wanted.levels)
     if inside.problem:
         raise TaskError(inside.problem)
-    notes = [inside.note] if inside.note else []
-    return QueuesSeen(version, offered_in_all(inside.nodes, resources), notes=notes)
+    return QueuesSeen(
+        version,
+        offered_in_all(inside.nodes, resources),
+        notes=[inside.note] if inside.note else [],
+        gpus_come=gpus_come(wanted.machines, nodes, inside.nodes),
+    )
+
+
+def gpus_come(machines: Collection[str], nodes: Sequence[Json], counted: Sequence[Json]) -> bool:
+    """Whether a further machine of the platform offers no GPUs yet. This function is pure.
+
+    A machine that has just joined offers its GPUs only when its driver and its device plugin run.
+
+    Args:
+        machines: the names of the further machines that are not lost.
+        nodes: all nodes of the cluster.
+        counted: the nodes that count for the quota of the queue.
+    """
+    there = {name_of(node) for node in nodes}
+    without = {name_of(node) for node in counted if not offered_in_all([node], (GPU_RESOURCE,))}
+    return any(name in without or name not in there for name in machines)
 
 
 def usable(nodes: Sequence[Json]) -> list[Json]:

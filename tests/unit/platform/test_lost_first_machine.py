@@ -1,11 +1,12 @@
 """What a stack with a lost first machine (`hostGone`) asks of the further ones before `destroy`."""
 
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pulumi
 import pytest
 
+from infra.kube.errors import UnreachableError
 from infra.node.k3s_observation import HostAccess, K3sObservation
 from tests.unit.airgap.stocked import stock
 from tests.unit.certificates import AUTHORITY
@@ -79,3 +80,16 @@ def test_bundle_is_never_sent_to_lost_machines(tmp_path: Path) -> None:
         ignored = {*made.one(name).request.ignoreChanges}
         assert ignored >= {"create", "environment", "triggers"}, name
     assert "create" not in made.one("node-gpu3-bundle-send").request.ignoreChanges
+
+
+def test_lost_cluster_is_not_asked_about_its_queue() -> None:
+    """A stack with the setting `queues` can forget a lost first machine, too. Its cluster is not
+    asked what the queue is made of, and the queue's objects stay in the state as they are.
+    """
+    queues = {"queues": {"name": "gpus"}, "controllers": ["kueue"]}
+    with patch("tests.unit.stacks.KUEUE", Mock(side_effect=UnreachableError("no route"))) as asked:
+        made = lost(THREE, **queues)
+    asked.assert_not_called()
+    for name in ("flavor", "cluster-queue", "local-queue"):
+        ignored = made.one(f"queues-{name}").request.ignoreChanges
+        assert {*ignored} == {"apiVersion", "spec"}

@@ -1,8 +1,10 @@
 """What a platform that makes a queue of Kueue registers, its quota, and what it refuses."""
 
+import asyncio
 import json
 from pathlib import Path
-from unittest.mock import Mock, patch
+from types import SimpleNamespace
+from unittest.mock import AsyncMock, Mock, patch
 
 import pulumi
 import pytest
@@ -11,11 +13,21 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.objects import Json
 from infra.kube.queues.kueue import VERSIONS
-from infra.kube.queues.platform_queues_seen import QueuesSeen, offered_in_all, usable
+from infra.kube.queues.platform_queues_seen import (
+    QueuesSeen,
+    gpus_come,
+    offered_in_all,
+    usable,
+)
 from infra.kube.runs.pods_findings import RunPods
+from infra.node.k3s_observation import K3sObservation
+from infra.platform.queues import see_queues, see_queues_of_k3s
+from tests.unit.platform.machines import FITTING, THREE, TWO
 from tests.unit.settings.reading import refusal
-from tests.unit.stacks import Deployment, deploy
+from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with
 
+NAMED: dict[str, object] = {"queues": {"name": "gpus"}}
+OBSERVED = K3sObservation("repair-1", "")
 GIVEN = {"name": "gpus", "quota": {"cpu": "300m"}, "priorities": {"urgent": 1000}}
 OBJECTS = ("ResourceFlavor", "ClusterQueue", "LocalQueue", "WorkloadPriorityClass")
 
@@ -77,6 +89,69 @@ def test_quota_is_what_is_given_and_else_what_the_nodes_offer(tmp_path: Path) ->
         pytest.raises(pulumi.RunError, match=r"queues.quota.memory: not set, and no node"),
     ):
         deploy("sandbox", tmp_path, gpu)
+
+
+def test_quota_counts_the_machines_that_join_in_the_same_up() -> None:
+    """The program reads what the nodes offer when the further machines are registered. Otherwise a
+    run on all machines would ask for more than the quota, and `up` would say that it never starts.
+    """
+    monitor, asked = RecordingMonitor(), list[set[str]]()
+
+    def look() -> QueuesSeen:
+        asked.append({resource.name for resource in monitor.deployment.resources})
+        return QueuesSeen("v1beta2", {"cpu": "16", "memory": "64Gi"})
+
+    changes = {**FITTING, "nodes": [TWO, THREE], "controllers": ["kueue"], **NAMED}
+    with (
+        patch("infra.platform.further_machines.observe_k3s", lambda *_, **__: OBSERVED),
+        patch("tests.unit.stacks.KUEUE", look),
+    ):
+        run_with(monitor, "dev", raw_settings("dev", changes))
+    (registered,) = asked
+    assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= registered
+
+
+def test_k3s_is_asked_after_its_machines_have_joined() -> None:
+    """What the nodes of a k3s offer is read when all further machines have joined it."""
+    order = list[str]()
+
+    def comes(name: str) -> Mock:
+        return Mock(future=AsyncMock(side_effect=lambda: order.append(name)))
+
+    settings = Mock(host=Mock(gone=False))
+    asked = AsyncMock(side_effect=lambda *_: order.append("asked"))
+    with patch("infra.platform.queues.see_queues", asked):
+        machines = [comes("gpu2"), comes("gpu3")]
+        asyncio.run(see_queues_of_k3s(settings, comes("kubeconfig"), machines))
+    assert order == ["kubeconfig", "gpu2", "gpu3", "asked"]
+
+
+@pytest.mark.parametrize(("come", "quota"), [(True, "16"), (False, "8")])
+def test_quota_counts_gpus_that_a_new_machine_will_offer(
+    tmp_path: Path, come: bool, quota: str
+) -> None:
+    """While a further machine offers no GPUs yet, the quota is the number in the settings. `up`
+    waits until the nodes offer that many before it starts a run.
+    """
+    offered = {"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "8"}
+    changes = {**FITTING, "nodes": [TWO], "controllers": ["kueue"], "gpus": 16, **NAMED}
+    with (
+        patch("infra.platform.further_machines.observe_k3s", lambda *_, **__: OBSERVED),
+        patch("tests.unit.stacks.KUEUE", lambda: QueuesSeen("v1beta2", offered, gpus_come=come)),
+    ):
+        assert amounts(deploy("dev", tmp_path, changes))["nvidia.com/gpu"] == quota
+
+
+def test_cluster_is_asked_about_the_machines_that_are_not_lost() -> None:
+    """Only the further machines that are not lost are expected to offer GPUs."""
+    nodes = [
+        SimpleNamespace(name=name, host=SimpleNamespace(gone=gone))
+        for name, gone in (("gpu2", False), ("gpu3", True))
+    ]
+    settings = Mock(nodes=nodes, host=Mock(gone=False), queues=Mock(resources=()))
+    with patch("infra.platform.queues.read_queues", return_value=QueuesSeen()) as read:
+        asyncio.run(see_queues(settings, "kubeconfig"))
+    assert list(read.call_args.args[2].machines) == ["gpu2"]
 
 
 def test_growing_cluster_has_to_be_told_its_quota() -> None:
@@ -179,3 +254,19 @@ def test_offer_of_the_nodes_is_summed_and_rounded_down() -> None:
     }
     small = [node({"cpu": "1", "memory": "734003200"})]
     assert offered_in_all(small, wanted) == {"cpu": "1", "memory": "700Mi"}
+
+
+def test_gpus_of_a_machine_come_until_its_node_offers_some() -> None:
+    """The GPUs of a further machine come while it has no node, or its node offers none yet. Those
+    of a machine that the queue leaves out do not count.
+    """
+
+    def named(name: str, gpus: str) -> Json:
+        return {**node({"nvidia.com/gpu": gpus}), "metadata": {"name": name}}
+
+    first, second = named("gpu1", "8"), named("gpu2", "8")
+    assert gpus_come(["gpu2"], [first], [first])
+    assert gpus_come(["gpu2"], [first, named("gpu2", "0")], [first, named("gpu2", "0")])
+    assert not gpus_come(["gpu2"], [first, second], [first, second])
+    assert not gpus_come(["gpu2"], [first, named("gpu2", "0")], [first])
+    assert not gpus_come([], [first], [first])
