@@ -4,11 +4,11 @@ The servers hold the cluster's data in k3s' embedded etcd. It works as long as m
 the servers work.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from infra.settings.cluster import ClusterSettings
+from infra.settings.gpu_regime import k3s_version
 from infra.settings.reader import Reader
 from infra.settings.similar_names import did_you_mean
 
@@ -59,7 +59,7 @@ def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: Clust
             "lost server stays in the list with gone: true until another one takes its place"
         )
         reader.problem(key, f"{len(gone)} with role: server", reason, hint)
-    version = tuple(int(part) for part in re.findall(r"\d+", cluster.k3s.version)[:3])
+    version = k3s_version(cluster.k3s.version)
     if version and not _tells_voters(version):
         *older, newest = ("v" + ".".join(map(str, each)) for each in FIRST_WITH_VOTERS.values())
         reader.problem(

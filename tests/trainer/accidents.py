@@ -64,6 +64,11 @@ class Accident:
         if self.happens():
             time.sleep(self.seconds)
 
+    def hold(self) -> None:
+        """Wait until the file is gone."""
+        while self.happens():
+            time.sleep(0.05)
+
 
 def prepare(accident: Accident) -> None:
     """Change the trainer in this process, so that the accident can happen."""
@@ -94,8 +99,7 @@ def _hanging_data(accident: Accident) -> None:
     gather = set_up.gather
 
     def hanging(*values: Any, **more: Any) -> Any:
-        while accident.happens():
-            time.sleep(0.05)
+        accident.hold()
         return gather(*values, **more)
 
     set_up.gather = hanging
@@ -197,8 +201,7 @@ def _hanging_commit(accident: Accident) -> None:
     write_json = store.write_json
 
     def hanging(path: Path, value: Any) -> None:
-        while accident.happens():
-            time.sleep(0.05)
+        accident.hold()
         write_json(path, value)
 
     store.write_json = hanging
