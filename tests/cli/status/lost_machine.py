@@ -6,8 +6,12 @@ from email.utils import format_datetime
 from typing import Any
 
 from cli.runs.in_use import CONFIGS
+from cli.status.judge import RunStatus
 from cli.status.silence import LEASES
+from cli.status.snapshot import Snapshot, take_snapshot
+from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
+from infra.kube.api_server.api import Api
 from infra.kube.record import ALL
 from tests.cli.records import NOW, RECORD
 from tests.cli.status.leases import lease
@@ -98,3 +102,16 @@ class Server:
         return Answer(
             200, format_datetime(NOW + timedelta(seconds=self.seconds), usegmt=True), text
         )
+
+
+def snapshot_of(server: Server) -> Snapshot:
+    """Return what one snapshot of `status` has."""
+    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
+    api.use(server)
+    return take_snapshot(api, "disttrain")
+
+
+def run_of(server: Server) -> RunStatus:
+    """Return the state of the only run."""
+    (run,) = snapshot_of(server).runs
+    return run

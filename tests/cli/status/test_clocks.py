@@ -6,16 +6,13 @@ from typing import Any
 import pytest
 
 from cli.status.clocks import ahead_when_told, by_api_clock, clocks_ahead
-from cli.status.judge import STALLED_SECONDS, RunStatus
+from cli.status.judge import STALLED_SECONDS
 from cli.status.progress import Progress
 from cli.status.silence import LEASES
-from cli.status.snapshot import Snapshot, take_snapshot
-from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
-from infra.kube.api_server.api import Api
 from tests.cli.records import NOW
 from tests.cli.status.leases import lease
-from tests.cli.status.lost_machine import Server, pod
+from tests.cli.status.lost_machine import Server, pod, run_of, snapshot_of
 
 
 def told_ready(clock_seconds: float, ready_seconds: float = 3600.0) -> dict[str, Any]:
@@ -88,19 +85,6 @@ class Wrong(Server):
         return Answer(200, answer.date, "".join(f"{line}\n" for line in last))
 
 
-def seen(server: Server) -> Snapshot:
-    """Return what one snapshot of `status` has."""
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
-    return take_snapshot(api, "disttrain")
-
-
-def run_of(server: Server) -> RunStatus:
-    """Return the state of the only run."""
-    (found,) = seen(server).runs
-    return found
-
-
 @pytest.mark.parametrize("clock", WRONG)
 @pytest.mark.parametrize(
     ("age", "state"), [(2, "training"), (120, "quiet"), (STALLED_SECONDS + 20, "stalled")]
@@ -122,7 +106,7 @@ def test_wrong_clock_is_said_with_its_node(clock: float) -> None:
     """`status` says of which node the clock is wrong, by how many seconds, and in which
     direction.
     """
-    (said,) = seen(Wrong(clock, 2)).platform.findings
+    (said,) = snapshot_of(Wrong(clock, 2)).platform.findings
     assert said.node == "n1"
     assert not said.needs_attention
     way = "ahead of" if clock > 0 else "behind"
@@ -135,7 +119,7 @@ def test_right_clock_is_not_corrected(clock: float) -> None:
     seconds, which is no difference between clocks.
     """
     server = Wrong(clock, 2)
-    found = seen(server)
+    found = snapshot_of(server)
     assert found.platform.findings == ()
     stepped = found.runs[0].progress.stepped_at
     assert stepped == NOW + timedelta(seconds=clock - 2)

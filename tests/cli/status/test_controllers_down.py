@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 
 from cli.status.controllers_down import needs_controllers
-from cli.status.judge import RunStatus
 from cli.status.screen import as_json, as_text
-from cli.status.snapshot import Snapshot, take_snapshot
-from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
-from infra.kube.api_server.api import Api
 from infra.kube.controllers.programs_of_runs import DEPLOYMENTS, JOBSET, KUEUE
 from infra.kube.record import ALL
 from infra.kube.workload import Workload
 from infra.names import QUEUE_LABEL
 from tests.cli.records import NOW, RECORD
-from tests.cli.status.lost_machine import JOB, PODS, Server
+from tests.cli.status.lost_machine import JOB, PODS, Server, run_of, snapshot_of
 
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB_SET = f"/apis/{API_VERSION}/namespaces/disttrain/jobsets/train-jobset"
@@ -76,17 +72,6 @@ class Cluster(Server):
         if isinstance(self.deployments, int):
             return Answer(self.deployments, "", json.dumps({"message": "deployments: no"}))
         return Answer(200, "", json.dumps({"items": self.deployments.get(self.asked[-1], [])}))
-
-
-def snapshot_of(server: Server) -> Snapshot:
-    api = Api(Access(kubeconfig="{}"), patience_seconds=0)
-    api.use(server)
-    return take_snapshot(api, "disttrain")
-
-
-def run_of(server: Server) -> RunStatus:
-    (run,) = snapshot_of(server).runs
-    return run
 
 
 def found(jobset: list[dict[str, Any]], kueue: list[dict[str, Any]]) -> Any:
